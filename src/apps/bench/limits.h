@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this machine can do, each limit as a probe that can run beside the store's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "apps/bench/probe.h"
+#include "apps/bench/raw_peer.h"
+
+namespace larder::apps {
+
+enum class CopyKind : std::uint8_t {
+  kOut,         // shared -> private: what a local get must do
+  kIn,          // private -> shared
+  kInChecksum,  // private -> shared and XXH3-64 in one pass: what a local put must do
+};
+
+// Copies of `bytes` from a range to another, both walked; with T threads each has its own share.
+// A range smaller than a core's caches gives the hot figure.
+Result<ProbePtr> make_copy_limit(CopyKind kind, std::size_t bytes, std::size_t threads,
+                                 std::span<std::byte> from, std::span<std::byte> to);
+
+// One exchange at a time on `connections` connections, each with its own thread and with its share
+// of `memory` to receive into and send from: a request of 64 bytes and `up_bytes` more there,
+// `down_bytes` back.
+struct ExchangeShape {
+  BenchPath path = BenchPath::kTcp;
+  Wait wait = Wait::kSpin;
+  std::uint64_t up_bytes = 0;
+  std::uint64_t down_bytes = kRawHeaderBytes;
+  std::size_t connections = 1;
+  std::uint64_t items = 1;        // what one exchange counts for
+  std::uint64_t value_bytes = 0;  // the bytes one exchange counts for
+};
+Result<ProbePtr> make_exchange_limit(const RawPeer& peer, const ExchangeShape& shape,
+                                     std::span<std::byte> memory);
+
+enum class Direction : std::uint8_t { kDown, kUp };
+// One-way bytes in 1 MiB writes. One step moves many of them, so its latency means nothing.
+// Counted as items of `value_bytes`.
+Result<ProbePtr> make_stream_limit(const RawPeer& peer, BenchPath path, Wait wait,
+                                   Direction direction, std::size_t connections,
+                                   std::uint64_t value_bytes, std::span<std::byte> memory);
+
+// A plain open-addressing table: a power of two of slots at most half full, linear probing, XXH3-64
+// of the key, the key's bytes compared. No locks. Immutable once built; any thread.
+class BareTable {
+ public:
+  // The keys must stay where they are.
+  explicit BareTable(std::span<const std::string_view> keys);
+  // The index of the key in the list it was built from, or -1.
+  std::int64_t find(std::string_view key) const noexcept;
+
+ private:
+  struct Slot {
+    std::uint64_t hash = 0;
+    const char* key = nullptr;
+    std::uint32_t length = 0;
+    std::uint32_t index = 0;
+  };
+  std::vector<Slot> slots_;
+  std::uint64_t mask_;
+};
+
+// `per_call` look-ups in a call: keys that follow each other, from walked places.
+Result<ProbePtr> make_lookup_limit(std::span<const std::string_view> keys, std::size_t per_call,
+                                   std::size_t threads);
+// Finds a key, then copies its `bytes` from `shared` (slot = the key's index) to the walked `to`.
+Result<ProbePtr> make_lookup_copy_limit(std::span<const std::string_view> keys, std::size_t bytes,
+                                        std::size_t threads, std::span<std::byte> shared,
+                                        std::span<std::byte> to);
+// The exchange of `shape`, then `per_call` look-ups.
+Result<ProbePtr> make_round_trip_lookup_limit(const RawPeer& peer, const ExchangeShape& shape,
+                                              std::span<std::byte> memory,
+                                              std::span<const std::string_view> keys,
+                                              std::size_t per_call);
+
+}  // namespace larder::apps

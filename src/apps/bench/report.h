@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of results: a table for people, JSON for machines.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/bench/score.h"
+#include "larder/status.h"
+
+namespace larder::apps {
+
+struct BenchRow {
+  std::string name;
+  Summary ours;
+  Measure measure = Measure::kThroughput;
+  std::string limit_name;  // empty: the row is a limit itself
+  Summary limit;
+  double ratio = 0;
+  std::optional<double> bar;
+  Verdict verdict = Verdict::kNoBar;
+  std::optional<double> bytes_per_object;  // of the memory case only
+};
+
+std::string table_head(bool with_limit);
+std::string table_line(const BenchRow& row);
+// A list of objects with at least case, ops_per_s, bytes_per_s, p50_us, p99_us, p999_us, limit and
+// ratio (the last two null for a limit).
+std::string rows_to_json(std::span<const BenchRow> rows);
+// kInvalidArgument when the file cannot be written.
+Result<void> write_json(const std::string& path, std::span<const BenchRow> rows);
+
+}  // namespace larder::apps

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/checksum.h"
+
+#define XXH_STATIC_LINKING_ONLY  // for the layout of the streaming state
+#include <xxhash.h>
+// The dispatching entry points exist on x86-64 only; elsewhere plain XXH3 is already the best
+// build.
+#if __has_include(<xxh_x86dispatch.h>) && defined(__x86_64__)
+#include <xxh_x86dispatch.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+namespace larder {
+namespace {
+
+// Small enough to stay in L1/L2 between the hash and the copy, large enough to amortize both calls.
+constexpr std::size_t kPassBytes = 16 << 10;
+
+}  // namespace
+
+struct Checksum64::State {
+  XXH3_state_t xxh;
+};
+
+std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::uint64_t hash64(std::string_view text, std::uint64_t seed) noexcept {
+  // Keys are short: the inline-able scalar path is best and needs no dispatch.
+  return XXH3_64bits_withSeed(text.data(), text.size(), seed);
+}
+
+Checksum64::Checksum64() : state_(std::make_unique<State>()) {
+  reset();
+}
+Checksum64::~Checksum64() = default;
+Checksum64::Checksum64(Checksum64&&) noexcept = default;
+Checksum64& Checksum64::operator=(Checksum64&&) noexcept = default;
+void Checksum64::reset() noexcept {
+  XXH3_64bits_reset(&state_->xxh);
+}
+void Checksum64::update(std::span<const std::byte> bytes) noexcept {
+  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+std::uint64_t Checksum64::digest() const noexcept {
+  return XXH3_64bits_digest(&state_->xxh);
+}
+
+void copy_and_update(std::byte* to, std::span<const std::byte> from, Checksum64& sum) noexcept {
+  while (!from.empty()) {
+    const std::size_t n = std::min(from.size(), kPassBytes);
+    std::memcpy(to, from.data(), n);
+    sum.update({to, n});
+    to += n;
+    from = from.subspan(n);
+  }
+}
+
+}  // namespace larder

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/get_op.h"
+
+#include <algorithm>
+
+#include "client/core.h"
+#include "client/ops_meta.h"
+#include "larder.pb.h"
+#include "wire/keys.h"
+#include "wire/message.h"
+
+namespace larder::client {
+namespace {
+
+// A value that moved away under our hands this often is fetched through the socket, where the node
+// holds it until it is sent; one that failed its checksum this often is given up.
+constexpr std::uint8_t kTriesMax = 3;
+
+}  // namespace
+
+std::uint64_t room_of(const GetItem& item) noexcept {
+  std::uint64_t room = 0;
+  for (const MutableBytes piece : item.pieces) room += piece.size();
+  return room;
+}
+
+GetOp::GetOp(ClientCore& core, std::vector<GetItem> items)
+    : Op(core), items_(std::move(items)), results_(items_.size()), tries_(items_.size()) {}
+
+bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attachment) {
+  if (room_of(items_[item]) < route.length) return false;  // the node words the error
+  if (!attachment.read(route, items_[item].pieces)) return false;
+  core_.hint(route.slot);
+  results_[item].code = Code::kOk;
+  results_[item].size = route.length;
+  return true;
+}
+
+Result<bool> GetOp::local_pass() {
+  if (scanned_) return pending_.empty();
+  scanned_ = true;
+  const auto attachment = core_.attachment();
+  for (std::uint32_t i = 0; i < items_.size(); ++i) {
+    Route route;
+    const bool read = attachment &&
+                      core_.cache().find(items_[i].key, core_.hash(items_[i].key), route) &&
+                      read_local(i, route, *attachment);
+    if (!read) pending_.push_back(i);
+  }
+  return pending_.empty();
+}
+
+Result<Question> GetOp::ask(Lane& lane) {
+  pb::GetRequest request;
+  std::vector<std::string_view> keys;
+  keys.reserve(pending_.size());
+  by_routes_ = core_.path() == Path::kSharedMemory &&
+               std::all_of(pending_.begin(), pending_.end(),
+                           [this](std::uint32_t i) { return tries_[i] < kTriesMax - 1; });
+  for (const std::uint32_t i : pending_) {
+    keys.push_back(items_[i].key);
+    request.add_capacities(room_of(items_[i]));
+  }
+  wire::pack_keys(core_.space(), keys, *request.mutable_keys());
+  request.set_routes_only(by_routes_);
+  asked_ = pending_;
+  Question question;
+  question.op = wire::Op::kGet;
+  question.frame = wire::frame_with(request);
+  return question;
+}
+
+Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std::string_view body) {
+  LARDER_TRY(check_reply(header, body));
+  pb::GetReply reply;
+  LARDER_TRY(wire::parse_body(body, wire::Op::kGet, reply));
+  const int count = static_cast<int>(asked_.size());
+  if (reply.codes_size() != count || reply.sizes_size() != count ||
+      reply.checksums_size() != count || reply.versions_size() != count) {
+    return fail(Code::kCorrupt, "the node's get answer is malformed");
+  }
+  std::vector<std::string_view> texts(asked_.size());
+  for (const pb::ItemError& error : reply.errors()) {
+    if (error.item() < texts.size()) texts[error.item()] = error.text();
+  }
+  pending_.clear();
+  incoming_.clear();
+  std::uint64_t payload = 0;
+  const auto attachment = by_routes_ ? core_.attachment() : nullptr;
+  for (int i = 0; i < count; ++i) {
+    const std::uint32_t item = asked_[static_cast<std::size_t>(i)];
+    const auto code = static_cast<Code>(reply.codes(i));
+    if (code != Code::kOk) {
+      settle(item, code, reply.sizes(i), texts[static_cast<std::size_t>(i)]);
+      continue;
+    }
+    if (reply.sizes(i) > room_of(items_[item])) {
+      return fail(Code::kCorrupt, "the node sends more than was asked for");
+    }
+    if (!by_routes_) {
+      incoming_.push_back({item, reply.sizes(i), reply.checksums(i)});
+      payload += reply.sizes(i);
+      continue;
+    }
+    const Route route = route_at(reply.routes(), i, reply.versions(i), reply.sizes(i));
+    if (!attachment || !attachment->plausible(route) || !read_local(item, route, *attachment)) {
+      again(item);
+      continue;
+    }
+    core_.cache().insert(items_[item].key, core_.hash(items_[item].key), route);
+  }
+  if (payload != header.payload_bytes) {
+    return fail(Code::kCorrupt, "the node's get answer and its payload do not agree");
+  }
+  at_ = 0;
+  done_bytes_ = 0;
+  piece_ = 0;
+  piece_done_ = 0;
+  sum_.reset();
+  return static_cast<rpc::PayloadSink*>(this);
+}
+
+void GetOp::settle(std::uint32_t item, Code code, std::uint64_t size, std::string_view text) {
+  results_[item].code = code;
+  results_[item].size = size;
+  results_[item].message = text;
+}
+
+void GetOp::again(std::uint32_t item) {
+  if (++tries_[item] < kTriesMax) {
+    pending_.push_back(item);
+  } else {
+    settle(item, Code::kCorrupt, 0, "the value failed its checksum again and again");
+  }
+}
+
+// ---- the answer's payload ----
+
+std::size_t GetOp::next(std::span<iovec> into) {
+  std::size_t count = 0;
+  std::size_t value = at_;
+  std::size_t piece = piece_;
+  std::size_t skip = piece_done_;
+  std::uint64_t left = value < incoming_.size() ? incoming_[value].bytes - done_bytes_ : 0;
+  while (count < into.size() && value < incoming_.size()) {
+    const auto pieces = items_[incoming_[value].item].pieces;
+    for (; count < into.size() && left > 0; ++piece, skip = 0) {
+      const MutableBytes whole = pieces[piece];
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(whole.size() - skip, left));
+      if (n > 0) into[count++] = {whole.data() + skip, n};
+      left -= n;
+    }
+    if (left > 0) break;
+    if (++value < incoming_.size()) left = incoming_[value].bytes;
+    piece = 0;
+    skip = 0;
+  }
+  return count;
+}
+
+void GetOp::advance(std::size_t bytes) {
+  while (bytes > 0) {
+    const Incoming& value = incoming_[at_];
+    const MutableBytes piece = items_[value.item].pieces[piece_];
+    const std::uint64_t room =
+        std::min<std::uint64_t>(piece.size() - piece_done_, value.bytes - done_bytes_);
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, room));
+    sum_.update(piece.subspan(piece_done_, n));
+    bytes -= n;
+    done_bytes_ += n;
+    piece_done_ += n;
+    if (piece_done_ == piece.size()) {
+      ++piece_;
+      piece_done_ = 0;
+    }
+    if (done_bytes_ == value.bytes) finish_value();
+  }
+}
+
+void GetOp::finish_value() {
+  const Incoming& value = incoming_[at_++];
+  if (sum_.digest() == value.checksum) {
+    settle(value.item, Code::kOk, value.bytes, {});
+  } else {
+    again(value.item);
+  }
+  sum_.reset();
+  done_bytes_ = 0;
+  piece_ = 0;
+  piece_done_ = 0;
+}
+
+void GetOp::deliver(const Error* error) {
+  done(error != nullptr ? Result<std::vector<GetResult>>(fail(*error)) : std::move(results_));
+}
+
+}  // namespace larder::client

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// get_into: through shared memory when the node is here, else one round trip whose payload is
+// received straight into the destinations and checked on the way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/checksum.h"
+#include "client/attachment.h"
+#include "client/op.h"
+
+namespace larder::client {
+
+class GetOp final : public Op, private rpc::PayloadSink {
+ public:
+  GetOp(ClientCore& core, std::vector<GetItem> items);
+  Result<bool> local_pass() override;
+  Result<Question> ask(Lane& lane) override;
+  Result<rpc::PayloadSink*> on_answer(const wire::FrameHeader& header,
+                                      std::string_view body) override;
+  void deliver(const Error* error) override;
+  std::vector<GetResult>& result() noexcept { return results_; }
+  Callback<std::vector<GetResult>> done;
+
+ private:
+  // One value of the answer being received.
+  struct Incoming {
+    std::uint32_t item = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t checksum = 0;
+  };
+
+  std::size_t next(std::span<iovec> into) override;
+  void advance(std::size_t bytes) override;
+  bool read_local(std::uint32_t item, const Route& route, Attachment& attachment);
+  Result<rpc::PayloadSink*> take_routes(const wire::FrameHeader& header, std::string_view body);
+  void settle(std::uint32_t item, Code code, std::uint64_t size, std::string_view text);
+  void finish_value();
+  void again(std::uint32_t item);
+
+  std::vector<GetItem> items_;
+  std::vector<GetResult> results_;
+  std::vector<std::uint8_t> tries_;     // rounds that an item went through in vain
+  std::vector<std::uint32_t> pending_;  // items without a result
+  std::vector<std::uint32_t> asked_;    // those in the round in flight
+  bool scanned_ = false;                // the route cache was asked
+  bool by_routes_ = false;              // the round asks for routes, not for bytes
+  std::vector<Incoming> incoming_;
+  std::size_t at_ = 0;            // the value coming in
+  std::uint64_t done_bytes_ = 0;  // of it
+  std::size_t piece_ = 0;         // of its destination
+  std::size_t piece_done_ = 0;
+  Checksum64 sum_;
+};
+
+std::uint64_t room_of(const GetItem& item) noexcept;
+
+}  // namespace larder::client

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "env/thread.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <array>
+#include <condition_variable>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace larder::env {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// Collects the times at which a step ran, and waits for the n-th.
+class Runs {
+ public:
+  void add(Nanos now) {
+    const std::lock_guard lock(mutex_);
+    times_.push_back(now);
+    changed_.notify_all();
+  }
+  bool wait_for(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return times_.size() >= count; });
+  }
+  std::vector<Nanos> times() {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Nanos> times_;
+};
+
+TEST(ThreadExecutor, RunsANewStepAtOnce) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs runs;
+  executor->add("step", [&](Nanos now) {
+    runs.add(now);
+    return now + 3600 * kSecond;
+  });
+  EXPECT_TRUE(runs.wait_for(1));
+  executor->stop();
+  EXPECT_EQ(runs.times(), std::vector<Nanos>{clock.now()});
+}
+
+// A step that wants to run in an hour is not run before, however often its neighbours are.
+TEST(ThreadExecutor, KeepsDueTimesBeyondASecond) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs late;
+  Runs busy;
+  executor->add("late", [&](Nanos now) {
+    late.add(now);
+    return now + 3600 * kSecond;
+  });
+  executor->add("busy", [&](Nanos now) {
+    busy.add(now);
+    return now + 3600 * kSecond;
+  });
+  ASSERT_TRUE(late.wait_for(1) && busy.wait_for(1));
+  for (std::size_t i = 2; i < 10; ++i) {
+    clock.advance(5 * kSecond);
+    executor->wake("busy");
+    ASSERT_TRUE(busy.wait_for(i));
+  }
+  executor->stop();
+  EXPECT_EQ(late.times().size(), 1U);
+}
+
+TEST(ThreadExecutor, RunsAStepWhenTheClockReachesItsTime) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs runs;
+  executor->add("step", [&](Nanos now) {
+    runs.add(now);
+    return now + 10 * kMilli;
+  });
+  ASSERT_TRUE(runs.wait_for(1));
+  clock.advance(10 * kMilli);
+  ASSERT_TRUE(runs.wait_for(2));
+  executor->stop();
+  const std::vector<Nanos> times = runs.times();
+  EXPECT_EQ(times[1] - times[0], 10 * kMilli);
+}
+
+TEST(ThreadExecutor, WakeInsideTheStepRunsItAgain) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs runs;
+  executor->add("step", [&](Nanos now) {
+    if (runs.times().empty()) executor->wake("step");
+    runs.add(now);
+    return now + 3600 * kSecond;
+  });
+  EXPECT_TRUE(runs.wait_for(2));
+  executor->wake("nobody has this name");
+  executor->stop();
+  EXPECT_EQ(runs.times().size(), 2U);
+}
+
+TEST(ThreadExecutor, StepsMayAddSteps) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs inner;
+  executor->add("outer", [&](Nanos now) {
+    for (int i = 0; i < 20; ++i) {
+      executor->add("inner", [&](Nanos at) {
+        inner.add(at);
+        return at + 3600 * kSecond;
+      });
+    }
+    return now + 3600 * kSecond;
+  });
+  EXPECT_TRUE(inner.wait_for(20));
+  executor->stop();
+}
+
+TEST(ThreadExecutor, StopWaitsForTheRunningStepAndRunsNoMore) {
+  ManualClock clock;
+  const auto executor = make_thread_executor(clock);
+  Runs runs;
+  std::atomic<bool> finished{false};
+  executor->add("step", [&](Nanos now) {
+    runs.add(now);
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    finished = true;
+    return now;  // always due
+  });
+  ASSERT_TRUE(runs.wait_for(1));
+  executor->stop();
+  EXPECT_TRUE(finished);
+  const std::size_t count = runs.times().size();
+  executor->wake("step");
+  executor->stop();  // twice is harmless
+  EXPECT_EQ(runs.times().size(), count);
+}
+
+TEST(SpinTicket, AtMostHalfOfTheCoresSpin) {
+  const unsigned limit = core_count() / 2;
+  std::vector<std::unique_ptr<SpinTicket>> tickets;
+  for (unsigned i = 0; i < limit; ++i) {
+    tickets.push_back(std::make_unique<SpinTicket>());
+    EXPECT_TRUE(tickets.back()->granted()) << i;
+  }
+  {
+    const SpinTicket refused;
+    EXPECT_FALSE(refused.granted());
+  }
+  const SpinTicket still_refused;  // a refused ticket gave nothing back
+  EXPECT_FALSE(still_refused.granted());
+  if (limit == 0) return;
+  tickets.pop_back();
+  const SpinTicket granted;
+  EXPECT_TRUE(granted.granted());
+}
+
+TEST(Thread, LongNamesAreCut) {
+  std::thread([] {
+    set_thread_name("larder-with-a-very-long-name");
+    std::array<char, 32> name{};
+    ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+    EXPECT_STREQ(name.data(), "larder-with-a-v");
+  }).join();
+}
+
+TEST(Thread, CoreCountIsPositive) {
+  EXPECT_GE(core_count(), 1U);
+  cpu_relax();
+}
+
+TEST(Clock, ManualClockMovesOnlyWhenTold) {
+  ManualClock clock;
+  const Nanos start = clock.now();
+  EXPECT_EQ(clock.now(), start);
+  clock.advance(5);
+  clock.sleep(7);
+  EXPECT_EQ(clock.now(), start + 12);
+  EXPECT_EQ(clock.wall(), clock.now());
+}
+
+TEST(Clock, SystemClockGoesForward) {
+  const Nanos first = system_clock().now();
+  EXPECT_GE(monotonic_now(), first);
+  EXPECT_GT(system_clock().wall(), 1'600'000'000 * kSecond);
+  system_clock().sleep(0);
+  system_clock().sleep(-5);
+}
+
+}  // namespace
+}  // namespace larder::env

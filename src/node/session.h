@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection's requests. Messages are kept and reused, so that a steady stream allocates
+// little.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "larder.pb.h"
+#include "node/put_call.h"
+#include "node/store_core.h"
+#include "rpc/service.h"
+#include "wire/keys.h"
+
+namespace larder::node {
+
+class NodeSession final : public rpc::Session {
+ public:
+  NodeSession(StoreCore& core, bool local);
+  rpc::Intake on_request(const wire::FrameHeader& header, std::string_view body) override;
+  rpc::Reply on_payload_end(const wire::FrameHeader& header) override;
+
+ private:
+  Result<rpc::Reply> dispatch(const wire::FrameHeader& header, std::string_view body);
+  Result<void> begin_put(const wire::FrameHeader& header, std::string_view body);
+  Result<rpc::Reply> get(std::string_view body);
+  Result<rpc::Reply> lookup(std::string_view body);
+  Result<rpc::Reply> match_prefix(std::string_view body);
+  Result<rpc::Reply> remove(std::string_view body);
+  Result<rpc::Reply> stat(std::string_view body);
+  Result<rpc::Reply> pin(std::string_view body);
+  Result<rpc::Reply> unpin(std::string_view body);
+  Result<rpc::Reply> list(std::string_view body);
+  Result<rpc::Reply> info(std::string_view body);
+
+  // Resolves the keys of a request into refs_. False: nothing is stored in that key space.
+  Result<bool> resolve(const pb::Keys& keys);
+  route::EntryRef find_ahead(std::size_t index);
+
+  StoreCore& core_;
+  const bool local_;
+  std::shared_ptr<PinTable> pins_;
+  wire::KeyList keys_;
+  std::vector<route::KeyRef> refs_;
+  pb::PutRequest put_request_;
+  std::unique_ptr<PutCall> put_;
+  env::Nanos put_started_ = 0;
+  pb::GetRequest get_request_;
+  pb::GetReply get_reply_;
+  pb::LookupRequest lookup_request_;
+  pb::LookupReply lookup_reply_;
+};
+
+}  // namespace larder::node

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who serializes the changes of a key's route. Here one authority owns every key; with more nodes
+// the same calls go to the authority that the membership view names (DESIGN 3.1).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "larder/status.h"
+#include "route/entry.h"
+
+namespace larder::route {
+
+struct CasResult {
+  bool applied = false;
+  EntryRef current;  // when not applied: what is there, empty for nothing
+};
+
+// Any thread. No call blocks for longer than a shard's lock.
+class RouteAuthority {
+ public:
+  virtual ~RouteAuthority() = default;
+  // The Active route, referenced; empty when there is none.
+  virtual EntryRef find(const KeyRef& key) = 0;
+  // A hint that `find` follows soon: starts the memory loads.
+  virtual void prefetch(std::uint64_t hash) noexcept = 0;
+  // Makes `next` the route if the present version is `expected` (0: no route). A route that is
+  // being deleted is never replaced.
+  virtual CasResult publish(std::uint64_t expected, EntryRef next) = 0;
+  // Active -> Deleting -> gone, with `between` called in Deleting (the tiers' deletes; none yet).
+  // When `between` fails the route stays Deleting, as the identity under which the remove is
+  // retried. kNotFound when there is no such route.
+  virtual Result<void> remove(const KeyRef& key,
+                              const std::function<Result<void>(const Entry&)>& between) = 0;
+  // Forgets `entry` if it is still the route and nobody but the table and the caller holds it.
+  virtual bool evict(const EntryRef& entry) = 0;
+  // A fresh version, greater than every one before it, in this and earlier incarnations.
+  virtual std::uint64_t next_version() noexcept = 0;
+};
+
+}  // namespace larder::route

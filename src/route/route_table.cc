@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "route/route_table.h"
+
+#include <mutex>
+
+namespace larder::route {
+namespace {
+
+constexpr std::uint64_t kFirstBuckets = 64;
+constexpr std::uint64_t kPointerMask = (1ULL << 48) - 1;
+constexpr unsigned kVersionBits = 40;
+
+std::uint64_t pack(const Entry* entry) noexcept {
+  return (entry->hash() & ~kPointerMask) | (reinterpret_cast<std::uintptr_t>(entry) & kPointerMask);
+}
+Entry* unpack(std::uint64_t word) noexcept {
+  return reinterpret_cast<Entry*>(static_cast<std::uintptr_t>(word & kPointerMask));
+}
+bool same_tag(std::uint64_t word, std::uint64_t hash) noexcept {
+  return ((word ^ hash) & ~kPointerMask) == 0;
+}
+
+}  // namespace
+
+RouteTable::RouteTable(std::uint64_t epoch) : version_(epoch << kVersionBits) {
+  for (Shard& shard : shards_) grow(shard);
+}
+
+RouteTable::~RouteTable() {
+  for (Shard& shard : shards_) {
+    const std::uint64_t buckets = shard.mask.load(std::memory_order_relaxed) + 1;
+    for (std::uint64_t i = 0; i < buckets; ++i) {
+      if (entry_at(shard, i) != nullptr) {
+        Entry* entry = entry_at(shard, i);
+        entry->linked_.store(false, std::memory_order_release);
+        if (entry->owner_ != nullptr) entry->owner_->on_unlink(*entry);
+        EntryRef::adopt(entry);
+      }
+    }
+  }
+}
+
+Entry* RouteTable::entry_at(const Shard& shard, std::uint64_t bucket) noexcept {
+  return unpack(shard.memory[bucket].load(std::memory_order_relaxed));
+}
+
+std::uint64_t RouteTable::find_bucket(const Shard& shard, const KeyRef& key) noexcept {
+  const std::uint64_t mask = shard.mask.load(std::memory_order_relaxed);
+  for (std::uint64_t i = key.hash & mask;; i = (i + 1) & mask) {
+    const std::uint64_t word = shard.memory[i].load(std::memory_order_relaxed);
+    if (word == 0) return kNoBucket;
+    if (same_tag(word, key.hash) && unpack(word)->matches(key)) return i;
+  }
+}
+
+void RouteTable::prefetch(std::uint64_t hash) noexcept {
+  Shard& shard = shard_of(hash);
+  // No lock: the array may be gone by now, but a prefetch only names an address and never faults.
+  const std::uint64_t mask = shard.mask.load(std::memory_order_acquire);
+  const Bucket* buckets = shard.buckets.load(std::memory_order_acquire);
+  __builtin_prefetch(&buckets[hash & mask]);
+}
+
+EntryRef RouteTable::find(const KeyRef& key) {
+  Shard& shard = shard_of(key.hash);
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = find_bucket(shard, key);
+  if (bucket == kNoBucket) return {};
+  Entry* entry = entry_at(shard, bucket);
+  if (entry->state() != RouteState::kActive) return {};
+  entry->references_.fetch_add(1, std::memory_order_relaxed);
+  return EntryRef::adopt(entry);
+}
+
+CasResult RouteTable::publish(std::uint64_t expected, EntryRef next) {
+  const KeyRef key{next->space(), next->key(), next->hash()};
+  Shard& shard = shard_of(key.hash);
+  EntryRef replaced;  // released after the lock
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = find_bucket(shard, key);
+  Entry* present = bucket == kNoBucket ? nullptr : entry_at(shard, bucket);
+  const std::uint64_t version = present == nullptr ? 0 : present->version();
+  if (version != expected || (present != nullptr && present->state() != RouteState::kActive)) {
+    if (present != nullptr) present->references_.fetch_add(1, std::memory_order_relaxed);
+    return {false, EntryRef::adopt(present)};
+  }
+  if (present != nullptr) {
+    replaced = unlink(shard, bucket);
+  } else if ((shard.used + 1) * 4 > (shard.mask.load(std::memory_order_relaxed) + 1) * 3) {
+    grow(shard);
+  }
+  next->linked_.store(true, std::memory_order_release);
+  insert(shard, next.release());
+  size_.fetch_add(1, std::memory_order_relaxed);
+  return {true, {}};
+}
+
+Result<void> RouteTable::remove(const KeyRef& key,
+                                const std::function<Result<void>(const Entry&)>& between) {
+  Shard& shard = shard_of(key.hash);
+  EntryRef entry;
+  {
+    const std::lock_guard lock(shard.lock);
+    const std::uint64_t bucket = find_bucket(shard, key);
+    if (bucket == kNoBucket) return fail(Code::kNotFound, "no such object");
+    Entry* present = entry_at(shard, bucket);
+    present->state_.store(RouteState::kDeleting, std::memory_order_relaxed);
+    if (present->owner_ != nullptr) present->owner_->on_unlink(*present);
+    present->references_.fetch_add(1, std::memory_order_relaxed);
+    entry = EntryRef::adopt(present);
+  }
+  if (between) {
+    LARDER_TRY(between(*entry));
+  }
+  EntryRef removed;
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = find_bucket(shard, key);
+  if (bucket != kNoBucket && entry_at(shard, bucket) == entry.get())
+    removed = unlink(shard, bucket);
+  return {};
+}
+
+bool RouteTable::evict(const EntryRef& entry) {
+  Shard& shard = shard_of(entry->hash());
+  EntryRef evicted;
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = find_bucket(shard, {entry->space(), entry->key(), entry->hash()});
+  if (bucket == kNoBucket || entry_at(shard, bucket) != entry.get()) return false;
+  // find() counts under this lock: with two references, the table's and the caller's, nobody reads.
+  if (entry->references() != 2 || entry->state() != RouteState::kActive) return false;
+  evicted = unlink(shard, bucket);
+  return true;
+}
+
+std::uint64_t RouteTable::next_version() noexcept {
+  return version_.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+EntryRef RouteTable::unlink(Shard& shard, std::uint64_t bucket) noexcept {
+  Entry* entry = entry_at(shard, bucket);
+  entry->linked_.store(false, std::memory_order_release);
+  if (entry->owner_ != nullptr) entry->owner_->on_unlink(*entry);
+  erase(shard, bucket);
+  size_.fetch_sub(1, std::memory_order_relaxed);
+  return EntryRef::adopt(entry);
+}
+
+void RouteTable::insert(Shard& shard, Entry* entry) noexcept {
+  const std::uint64_t mask = shard.mask.load(std::memory_order_relaxed);
+  std::uint64_t i = entry->hash() & mask;
+  while (shard.memory[i].load(std::memory_order_relaxed) != 0) i = (i + 1) & mask;
+  shard.memory[i].store(pack(entry), std::memory_order_relaxed);
+  ++shard.used;
+}
+
+void RouteTable::grow(Shard& shard) noexcept {
+  const std::uint64_t old = shard.memory ? shard.mask.load(std::memory_order_relaxed) + 1 : 0;
+  const std::uint64_t buckets = old == 0 ? kFirstBuckets : old * 2;
+  std::unique_ptr<Bucket[]> memory(new Bucket[buckets]());
+  memory.swap(shard.memory);
+  shard.buckets.store(shard.memory.get(), std::memory_order_release);
+  shard.mask.store(buckets - 1, std::memory_order_release);
+  shard.used = 0;
+  for (std::uint64_t i = 0; i < old; ++i) {
+    const std::uint64_t word = memory[i].load(std::memory_order_relaxed);
+    if (word != 0) insert(shard, unpack(word));
+  }
+}
+
+// Closes the gap by moving back what was pushed past it: no tombstones, so probes stay short.
+void RouteTable::erase(Shard& shard, std::uint64_t gap) noexcept {
+  const std::uint64_t mask = shard.mask.load(std::memory_order_relaxed);
+  for (std::uint64_t i = (gap + 1) & mask;; i = (i + 1) & mask) {
+    const std::uint64_t word = shard.memory[i].load(std::memory_order_relaxed);
+    if (word == 0) break;
+    const std::uint64_t home = unpack(word)->hash() & mask;
+    if (((i - home) & mask) >= ((i - gap) & mask)) {
+      shard.memory[gap].store(word, std::memory_order_relaxed);
+      gap = i;
+    }
+  }
+  shard.memory[gap].store(0, std::memory_order_relaxed);
+  --shard.used;
+}
+
+std::uint64_t RouteTable::scan(std::uint64_t cursor,
+                               const std::function<bool(const Entry&)>& visit) {
+  // Cursor: shard in the upper half, bucket in the lower.
+  std::uint64_t bucket = cursor & 0xffffffffU;
+  for (std::uint64_t s = cursor >> 32; s < kShards; ++s, bucket = 0) {
+    Shard& shard = shards_[s];
+    const std::lock_guard lock(shard.lock);
+    const std::uint64_t buckets = shard.mask.load(std::memory_order_relaxed) + 1;
+    for (; bucket < buckets; ++bucket) {
+      const Entry* entry = entry_at(shard, bucket);
+      if (entry == nullptr || entry->state() != RouteState::kActive) continue;
+      if (!visit(*entry)) return (s << 32) | bucket;
+    }
+  }
+  return kEnd;
+}
+
+std::uint64_t RouteTable::memory_bytes() const noexcept {
+  std::uint64_t total = sizeof(*this);
+  for (const Shard& shard : shards_) {
+    total += (shard.mask.load(std::memory_order_relaxed) + 1) * sizeof(Bucket);
+  }
+  return total;
+}
+
+}  // namespace larder::route

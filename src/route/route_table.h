@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routes in memory: the authority of the keys of one process. Open addressing in 64 shards, each
+// with its own spin lock; a look-up is one hash, one bucket line and one entry line.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/spin_lock.h"
+#include "route/authority.h"
+
+namespace larder::route {
+
+class RouteTable final : public RouteAuthority {
+ public:
+  // `epoch` makes versions grow across restarts: it is their upper 24 bits.
+  explicit RouteTable(std::uint64_t epoch);
+  ~RouteTable() override;
+
+  EntryRef find(const KeyRef& key) override;
+  void prefetch(std::uint64_t hash) noexcept override;
+  CasResult publish(std::uint64_t expected, EntryRef next) override;
+  Result<void> remove(const KeyRef& key,
+                      const std::function<Result<void>(const Entry&)>& between) override;
+  bool evict(const EntryRef& entry) override;
+  std::uint64_t next_version() noexcept override;
+
+  std::uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
+  // Visits Active entries of buckets from `cursor` on, until `visit` returns false; returns where
+  // to go on (at the entry it said no to), or kEnd. An entry that stays is visited exactly once,
+  // unless its shard changed between two calls: then it may be missed or come twice. `visit` runs
+  // under a shard's lock: it must be short and must not call the table.
+  std::uint64_t scan(std::uint64_t cursor, const std::function<bool(const Entry&)>& visit);
+  static constexpr std::uint64_t kEnd = ~0ULL;
+  std::uint64_t memory_bytes() const noexcept;
+
+ private:
+  // Upper 16 bits of the hash above a 48-bit pointer: most mismatches are seen without a load.
+  using Bucket = std::atomic<std::uint64_t>;
+  struct alignas(64) Shard {
+    SpinLock lock;
+    std::atomic<Bucket*> buckets{nullptr};  // of `memory`, for prefetch()
+    std::atomic<std::uint64_t> mask{0};
+    std::uint64_t used = 0;
+    std::unique_ptr<Bucket[]> memory;
+  };
+  static constexpr std::size_t kShards = 64;
+  static constexpr std::uint64_t kNoBucket = ~0ULL;
+
+  Shard& shard_of(std::uint64_t hash) noexcept { return shards_[(hash >> 42) % kShards]; }
+  static std::uint64_t find_bucket(const Shard& shard, const KeyRef& key) noexcept;
+  static Entry* entry_at(const Shard& shard, std::uint64_t bucket) noexcept;
+  static void insert(Shard& shard, Entry* entry) noexcept;
+  // Out of memory ends the process here: a publish that is half done would be worse.
+  static void grow(Shard& shard) noexcept;
+  static void erase(Shard& shard, std::uint64_t bucket) noexcept;
+  // Takes the entry out; the returned reference is the table's. Under the shard's lock.
+  EntryRef unlink(Shard& shard, std::uint64_t bucket) noexcept;
+
+  std::array<Shard, kShards> shards_;
+  std::atomic<std::uint64_t> size_{0};
+  std::atomic<std::uint64_t> version_;
+};
+
+}  // namespace larder::route

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/channel.h"
+
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "env/random.h"
+#include "env/thread.h"
+#include "wire/message.h"
+
+namespace larder::rpc {
+namespace {
+
+constexpr std::size_t kReceiveBudget = 4 << 20;
+constexpr std::size_t kPiecesMax = 64;
+// How late a deadline may be noticed when the call came after the pump went to sleep.
+constexpr env::Nanos kPumpSleepMax = 50 * env::kMilli;
+constexpr env::Nanos kExpiryEvery = 10 * env::kMilli;
+constexpr int kPollsPerYield = 16;
+
+}  // namespace
+
+Channel::Channel(const ChannelOptions& options, Handshaken connection)
+    : spin_(options.spin),
+      fd_(std::move(connection.fd)),
+      epoch_(connection.epoch),
+      peer_(options.address.to_string()) {}
+
+Result<std::shared_ptr<Channel>> Channel::connect(const ChannelOptions& options) {
+  LARDER_ASSIGN(Handshaken connection, connect_and_shake(options, wire::Purpose::kCalls));
+  return std::shared_ptr<Channel>(new Channel(options, std::move(connection)));
+}
+
+Channel::~Channel() {
+  close();
+}
+
+void Channel::close() {
+  shut_down();
+  {
+    const std::lock_guard lock(calls_mutex_);
+    stopping_ = true;
+  }
+  calls_changed_.notify_all();
+  if (pump_thread_.joinable()) pump_thread_.join();
+  // Whoever holds the pump sees the end of the stream; calls that nobody waits for end here.
+  std::unique_lock lock(calls_mutex_);
+  calls_changed_.wait(lock, [this] { return !pump_taken_; });
+  pump_taken_ = true;
+  lock.unlock();
+  fail_all(Error(Code::kCancelled, "the client was closed"));
+  lock.lock();
+  pump_taken_ = false;
+  calls_changed_.notify_all();
+}
+
+void Channel::shut_down() noexcept {
+  broken_.store(true, std::memory_order_release);
+  ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
+// ---- sending ----
+
+void Channel::register_call(Call& call, env::Nanos deadline, bool waited) {
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  const std::lock_guard lock(calls_mutex_);
+  call.id_ = next_id_++;
+  call.deadline_ = deadline;
+  call.waited_ = waited;
+  call.sending_ = true;
+  call.done_.store(false, std::memory_order_relaxed);
+  calls_.emplace(call.id_, &call);
+  if (waited) return;
+  ++unwaited_;
+  if (!pump_thread_.joinable()) {
+    pump_thread_ = std::thread([this] { run_pump_thread(); });
+  }
+  calls_changed_.notify_all();
+}
+
+void Channel::send(Call& call, wire::FrameHeader header, std::string frame, PayloadSource* payload,
+                   env::Nanos deadline, bool waited) {
+  const std::lock_guard lock(send_mutex_);
+  register_call(call, deadline, waited);
+  header.kind = wire::FrameKind::kRequest;
+  header.call_id = call.id_;
+  wire::seal_frame(header, frame);
+  // A frame that was sent in part cannot be taken back: the stream is of no use after that. The
+  // pump then finds the connection closed and ends every call, this one too.
+  if (broken() || !send_all(frame, payload, header.payload_bytes, deadline)) shut_down();
+  end_sending(call);
+}
+
+// From here on the call may be finished, and be gone, at any moment.
+void Channel::end_sending(Call& call) {
+  const std::lock_guard lock(calls_mutex_);
+  call.sending_ = false;
+  if (pump_waits_) calls_changed_.notify_all();
+}
+
+Result<void> Channel::send_all(std::string& frame, PayloadSource* payload,
+                               std::uint64_t payload_bytes, env::Nanos deadline) {
+  std::array<iovec, kPiecesMax> pieces;
+  std::size_t count = 1;
+  pieces[0] = {frame.data(), frame.size()};
+  std::uint64_t left = payload_bytes + frame.size();
+  if (payload != nullptr) count += payload->next(std::span(pieces).subspan(1));
+  while (count > 0) {
+    const std::span<iovec> now = std::span(pieces).first(count);
+    const std::size_t bytes = total_bytes(now);
+    if (bytes > left) break;
+    left -= bytes;
+    LARDER_TRY(send_pieces(now, deadline));
+    count = payload != nullptr && left > 0 ? payload->next(pieces) : 0;
+  }
+  if (left > 0) return fail(Code::kCancelled, "the payload ended before its time");
+  return {};
+}
+
+Result<void> Channel::send_pieces(std::span<iovec> pieces, env::Nanos deadline) {
+  while (!pieces.empty()) {
+    const env::IoResult sent = env::send(fd_.get(), pieces);
+    if (sent.status == env::IoStatus::kOk) {
+      pieces = consume(pieces, sent.bytes);
+    } else if (sent.status != env::IoStatus::kWouldBlock) {
+      return fail(Code::kUnavailable, "sending to " + peer_ + ": the connection is closed");
+    } else if (env::wait_ready(fd_.get(), env::kWritable, deadline) == 0) {
+      return fail(Code::kDeadlineExceeded, "sending to " + peer_ + ": it does not read");
+    }
+  }
+  return {};
+}
+
+bool Channel::peer_closed() const noexcept {
+  char byte = 0;
+  const ssize_t n = ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || broken();
+}
+
+bool Channel::on_pump_thread() const noexcept {
+  return pump_thread_.get_id() == std::this_thread::get_id();
+}
+
+// ---- waiting and the pump ----
+
+void Channel::wait(Call& call) {
+  std::unique_lock lock(calls_mutex_);
+  while (!call.done()) {
+    if (!pump_taken_) {
+      pump_taken_ = true;
+      lock.unlock();
+      pump_until_done(call);
+      release_pump();
+      return;
+    }
+    ++sleepers_;
+    calls_changed_.wait(lock, [&] { return call.done() || !pump_taken_; });
+    --sleepers_;
+  }
+}
+
+void Channel::pump_until_done(Call& call) {
+  while (!call.done()) pump_once(call.deadline_);
+}
+
+void Channel::release_pump() {
+  const std::lock_guard lock(calls_mutex_);
+  pump_taken_ = false;
+  if (sleepers_ > 0 || unwaited_ > 0 || stopping_) calls_changed_.notify_all();
+}
+
+void Channel::run_pump_thread() {
+  env::set_thread_name("larder-pump");
+  std::unique_lock lock(calls_mutex_);
+  while (true) {
+    calls_changed_.wait(
+        lock, [this] { return stopping_ || (unwaited_ > 0 && !pump_taken_ && sleepers_ == 0); });
+    if (stopping_) return;
+    pump_taken_ = true;
+    lock.unlock();
+    pump_once(env::monotonic_now() + kPumpSleepMax);
+    lock.lock();
+    pump_taken_ = false;
+    if (sleepers_ > 0) calls_changed_.notify_all();
+  }
+}
+
+// Receives once, or waits until something came, `until`, or the earliest deadline.
+void Channel::pump_once(env::Nanos until) {
+  if (try_receive()) return;
+  env::Nanos now = env::monotonic_now();
+  if (spin_ > 0) {
+    const env::SpinTicket ticket;
+    const env::Nanos spin_end = now + spin_;
+    for (int polls = 1; ticket.granted() && now < spin_end; ++polls) {
+      if (try_receive()) return;
+      if (polls % kPollsPerYield == 0) ::sched_yield();
+      now = env::monotonic_now();
+    }
+  }
+  until = std::min({until, earliest_deadline(), now + kPumpSleepMax});
+  env::wait_ready(fd_.get(), env::kReadable, until);
+  expire_calls(env::monotonic_now());
+}
+
+bool Channel::try_receive() {
+  if (broken()) {  // the receiver may have stopped in the middle of anything
+    fail_all(Error(Code::kUnavailable, peer_ + ": the connection was closed"));
+    return true;
+  }
+  auto progress = receiver_.receive(fd_.get(), *this, kReceiveBudget);
+  if (progress && *progress == Progress::kNothing) return false;
+  if (progress && *progress == Progress::kSome) {
+    const env::Nanos now = env::monotonic_now();
+    if (now - last_expiry_ > kExpiryEvery) expire_calls(now);
+    return true;
+  }
+  shut_down();  // a sender must not wait for a peer that is no longer read
+  fail_all(progress ? Error(Code::kUnavailable, peer_ + ": the node closed the connection")
+                    : progress.error());
+  return true;
+}
+
+Result<PayloadSink*> Channel::on_frame(const wire::FrameHeader& header, std::string_view body) {
+  if (header.kind != wire::FrameKind::kReply) {
+    return fail(Code::kCorrupt, peer_ + " sent a request where a reply was due");
+  }
+  Call* call = nullptr;
+  {
+    std::unique_lock lock(calls_mutex_);
+    const auto found = calls_.find(header.call_id);
+    if (found != calls_.end()) call = found->second;
+    // The answer may overtake the sender on its way out of send(). From a peer that answers what it
+    // has not yet read, this waits until the send ends, at the latest at its deadline.
+    pump_waits_ = true;
+    calls_changed_.wait(lock, [call] { return call == nullptr || !call->sending_; });
+    pump_waits_ = false;
+  }
+  if (call == nullptr) return nullptr;  // it timed out: nobody wants this answer
+  PayloadSink* const sink = call->on_reply(header, body);
+  if (header.payload_bytes == 0) {
+    finish(*call, nullptr);
+    return nullptr;
+  }
+  receiving_ = call;
+  return sink;
+}
+
+Result<void> Channel::on_payload_end() {
+  if (receiving_ != nullptr) finish(*std::exchange(receiving_, nullptr), nullptr);
+  return {};
+}
+
+void Channel::finish(Call& call, const Error* error) {
+  const bool waited = call.waited_;
+  {
+    const std::lock_guard lock(calls_mutex_);
+    if (calls_.erase(call.id_) == 0) return;
+    if (!waited) --unwaited_;
+  }
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  call.on_done(error);
+  if (!waited) return;
+  const std::lock_guard lock(calls_mutex_);
+  call.done_.store(true, std::memory_order_release);
+  if (sleepers_ > 0) calls_changed_.notify_all();
+}
+
+env::Nanos Channel::earliest_deadline() {
+  const std::lock_guard lock(calls_mutex_);
+  env::Nanos earliest = env::monotonic_now() + env::kSecond;
+  for (const auto& [id, call] : calls_) {
+    if (!call->sending_) earliest = std::min(earliest, call->deadline_);
+  }
+  return earliest;
+}
+
+void Channel::expire_calls(env::Nanos now) {
+  last_expiry_ = now;
+  std::vector<Call*> expired;
+  {
+    const std::lock_guard lock(calls_mutex_);
+    for (const auto& [id, call] : calls_) {
+      if (call->deadline_ <= now && !call->sending_) expired.push_back(call);
+    }
+  }
+  const Error error(Code::kDeadlineExceeded, peer_ + " did not answer in time");
+  for (Call* call : expired) {
+    // This thread is the only one that writes into the call's buffers: once the rest of its payload
+    // is turned away, the buffers are quiet and may be given back.
+    if (call == receiving_) {
+      receiver_.discard_payload();
+      receiving_ = nullptr;
+    }
+    finish(*call, &error);
+  }
+}
+
+void Channel::fail_all(const Error& error) {
+  receiver_.discard_payload();
+  receiving_ = nullptr;
+  std::vector<Call*> all;
+  {
+    const std::lock_guard lock(calls_mutex_);
+    for (const auto& [id, call] : calls_) {
+      if (!call->sending_) all.push_back(call);
+    }
+  }
+  for (Call* call : all) finish(*call, &error);
+}
+
+// ---- handshake ----
+
+namespace {
+
+Error explain(const Error& error, const ChannelOptions& options) {
+  std::string text = options.address.to_string() + ": " + error.message();
+  if (error.code() == Code::kUnavailable) text += "; is a node running there? (larder node)";
+  return {error.code(), std::move(text)};
+}
+
+Result<void> prove_token(const Handshaken& connection, const ChannelOptions& options,
+                         const wire::ClientHello& hello, const wire::ServerHello& answer,
+                         env::Nanos deadline) {
+  if (!answer.token_required) {
+    // Whoever took the node's place would say the same: a client with a token insists on it.
+    if (options.token.empty()) return {};
+    return fail(Code::kPermissionDenied,
+                "this node asks for no cluster token, but one was given; start the node with the "
+                "token, or leave --token-file out");
+  }
+  if (options.token.empty()) {
+    return fail(Code::kPermissionDenied, "this node asks for a cluster token; give --token-file");
+  }
+  const Digest256 proof = wire::prove(options.token, wire::Role::kClient, hello, answer);
+  return env::send_all(connection.fd.get(), proof, deadline);
+}
+
+Result<Handshaken> shake(const ChannelOptions& options, const wire::ClientHello& hello, int pass_fd,
+                         env::Nanos deadline) {
+  Handshaken connection;
+  LARDER_ASSIGN(connection.fd, env::connect_to(options.address, deadline));
+  const int fd = connection.fd.get();
+  LARDER_TRY(env::send_all(fd, wire::encode(hello), deadline));
+  std::array<std::byte, wire::kServerHelloBytes> answer_bytes;
+  LARDER_TRY(env::receive_all(fd, answer_bytes, deadline));
+  LARDER_ASSIGN(const wire::ServerHello answer, wire::decode_server_hello(answer_bytes));
+  if (answer.version < hello.version_min || answer.version > hello.version_max) {
+    return fail(Code::kVersionMismatch, "the node speaks protocol version " +
+                                            std::to_string(answer.version) + ", this client " +
+                                            std::to_string(wire::kProtocolVersion));
+  }
+  connection.epoch = answer.epoch;
+  LARDER_TRY(prove_token(connection, options, hello, answer, deadline));
+  if (pass_fd >= 0) {
+    LARDER_TRY(env::send_fds(fd, std::span(&pass_fd, 1), deadline));
+  }
+  std::array<std::byte, wire::kVerdictBytes> verdict_bytes;
+  LARDER_TRY(env::receive_all(fd, verdict_bytes, deadline));
+  LARDER_ASSIGN(const wire::Verdict verdict, wire::decode_verdict(verdict_bytes));
+  if (verdict.code != Code::kOk) return fail(verdict.code, verdict.text);
+  // A node that does not know the token could let anyone in and hand out anything: it is refused
+  // too.
+  if (!options.token.empty() && answer.token_required &&
+      !equal_constant_time(verdict.proof,
+                           wire::prove(options.token, wire::Role::kServer, hello, answer))) {
+    return fail(Code::kPermissionDenied, "the node does not know the cluster token");
+  }
+  connection.value = verdict.value;
+  return connection;
+}
+
+}  // namespace
+
+Result<Handshaken> connect_and_shake(const ChannelOptions& options, wire::Purpose purpose,
+                                     std::uint64_t buffer_bytes, int pass_fd) {
+  wire::ClientHello hello;
+  hello.purpose = purpose;
+  hello.version_min = wire::kProtocolVersion;
+  hello.version_max = wire::kProtocolVersion;
+  hello.buffer_bytes = buffer_bytes;
+  env::random_bytes(hello.nonce);
+  auto connection = shake(options, hello, pass_fd, env::monotonic_now() + options.connect_timeout);
+  if (!connection) return fail(explain(connection.error(), options));
+  return connection;
+}
+
+}  // namespace larder::rpc

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/reactor.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "env/thread.h"
+
+namespace larder::rpc {
+namespace {
+
+constexpr int kEventsMax = 64;
+constexpr int kIdleTimeoutMs = 500;    // how late an expiry may be noticed
+constexpr int kStopTimeoutMs = 10;     // and the end of a stop
+constexpr int kHotPollsPerEpoll = 16;  // while spinning, other connections are looked at this often
+constexpr int kHotPollsPerYield = 4;   // and the core is offered to whoever waits for it
+constexpr env::Nanos kExpiryEvery = 100 * env::kMilli;
+
+}  // namespace
+
+Result<std::unique_ptr<Reactor>> Reactor::create(const ServerOptions& options, Service& service,
+                                                 ServerCounters& counters, env::Clock& clock) {
+  std::unique_ptr<Reactor> reactor(new Reactor(options, service, counters, clock));
+  reactor->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  reactor->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  reactor->spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!reactor->epoll_.valid() || !reactor->wake_.valid() || !reactor->spare_.valid()) {
+    return fail(Code::kExhausted, "cannot create a reactor: " + env::errno_text(errno));
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = reactor->wake_.get();
+  ::epoll_ctl(reactor->epoll_.get(), EPOLL_CTL_ADD, reactor->wake_.get(), &event);
+  return reactor;
+}
+
+Reactor::~Reactor() {
+  begin_stop(1);
+  join();
+}
+
+Result<void> Reactor::add_listener(env::Fd listener, bool local) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = listener.get();
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
+    return fail(Code::kExhausted, "epoll: " + env::errno_text(errno));
+  }
+  listeners_.push_back({std::move(listener), local});
+  return {};
+}
+
+void Reactor::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Reactor::adopt(std::unique_ptr<ServerConnection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    adopted_.push_back(std::move(connection));
+  }
+  wake();
+}
+
+void Reactor::begin_stop(env::Nanos deadline) {
+  stop_deadline_.store(deadline, std::memory_order_release);
+  wake();
+}
+
+void Reactor::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reactor::wake() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof(one));
+}
+
+void Reactor::run() {
+  env::set_thread_name("larder-reactor");
+  env::Nanos last_work = clock_.now() - options_.spin;
+  int hot_polls = 0;
+  while (true) {
+    const env::Nanos now = clock_.now();
+    if (stop_deadline_.load(std::memory_order_acquire) != 0 && stopped(now)) break;
+    if (now - last_expiry_ > kExpiryEvery) expire(now);
+    const bool spinning = options_.spin > 0 && now - last_work < options_.spin;
+    if (!spinning) {
+      const bool stopping = stop_deadline_.load(std::memory_order_relaxed) != 0;
+      if (poll_events(stopping ? kStopTimeoutMs : kIdleTimeoutMs)) last_work = clock_.now();
+      continue;
+    }
+    ++hot_polls;
+    if (hot_ != nullptr && poll_hot(now)) {
+      last_work = clock_.now();
+      continue;
+    }
+    if (hot_ == nullptr || hot_polls % kHotPollsPerEpoll == 0) {
+      if (poll_events(0)) last_work = clock_.now();
+    } else if (hot_polls % kHotPollsPerYield == 0) {
+      ::sched_yield();
+    }
+  }
+  connections_.clear();
+}
+
+// Tries the connection that worked last, without asking epoll first.
+bool Reactor::poll_hot(env::Nanos now) {
+  ServerConnection& connection = *hot_;
+  if (!connection.wants_read()) return false;
+  bool worked = false;
+  if (!connection.on_readable(now, worked)) {
+    close_connection(connection.fd());
+    return true;
+  }
+  if (worked) update_interest(connection);
+  return worked;
+}
+
+bool Reactor::poll_events(int timeout_ms) {
+  std::array<epoll_event, kEventsMax> events;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), kEventsMax, timeout_ms);
+  bool worked = false;
+  const env::Nanos now = clock_.now();
+  for (int i = 0; i < n; ++i) {
+    on_event(events[static_cast<std::size_t>(i)].data.fd,
+             events[static_cast<std::size_t>(i)].events, now, worked);
+  }
+  return worked;
+}
+
+void Reactor::on_event(int fd, std::uint32_t events, env::Nanos now, bool& worked) {
+  if (fd == wake_.get()) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof(count));
+    take_adopted();
+    return;
+  }
+  for (Listener& listener : listeners_) {
+    if (listener.fd.get() == fd) return accept_all(listener);
+  }
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  ServerConnection& connection = *found->second.connection;
+  bool alive = true;
+  if ((events & EPOLLOUT) != 0) alive = connection.on_writable(now);
+  if (alive && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+    bool received = false;
+    alive = connection.on_readable(now, received);
+    if (received) hot_ = &connection;
+    worked = worked || received;
+  }
+  if (!alive) return close_connection(fd);
+  update_interest(connection);
+}
+
+void Reactor::update_interest(ServerConnection& connection) {
+  Entry& entry = connections_.find(connection.fd())->second;
+  const std::uint32_t interest =
+      (connection.wants_read() ? EPOLLIN : 0U) | (connection.wants_write() ? EPOLLOUT : 0U);
+  if (interest == entry.interest) return;
+  entry.interest = interest;
+  epoll_event event{};
+  event.events = interest;
+  event.data.fd = connection.fd();
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), &event);
+}
+
+void Reactor::accept_all(Listener& listener) {
+  if (!listening_) return;
+  for (int i = 0; i < kEventsMax; ++i) {
+    env::Fd fd;
+    const env::IoResult got = env::accept_from(listener.fd.get(), fd);
+    if (got.status == env::IoStatus::kError && (got.error == EMFILE || got.error == ENFILE)) {
+      return drop_for_want_of_descriptors(listener);
+    }
+    if (got.status != env::IoStatus::kOk) return;
+    auto peer = admit(fd.get(), listener.local);
+    if (!peer) continue;
+    Reactor* target = targets_[next_target_++ % targets_.size()];
+    // Made here and not by the target, so that the next admit() counts it.
+    target->adopt(std::make_unique<ServerConnection>(std::move(fd), std::move(*peer), options_,
+                                                     service_, counters_, clock_.now()));
+  }
+}
+
+Result<Peer> Reactor::admit(int fd, bool local) {
+  if (counters_.open.load(std::memory_order_relaxed) >= options_.connections_max) {
+    counters_.refused_limit.fetch_add(1, std::memory_order_relaxed);
+    return fail(Code::kExhausted, "too many connections");
+  }
+  Peer peer;
+  peer.local = local;
+  if (!local) {
+    env::set_no_delay(fd);
+    peer.name = "tcp";
+    return peer;
+  }
+  LARDER_ASSIGN(const env::PeerUser user, env::peer_user(fd));
+  if (user.uid != ::geteuid() && user.uid != 0) {
+    counters_.refused_user.fetch_add(1, std::memory_order_relaxed);
+    return fail(Code::kPermissionDenied, "another user");
+  }
+  peer.name = "unix:pid " + std::to_string(user.pid);
+  return peer;
+}
+
+// With no descriptor left, a waiting connection would keep epoll busy for ever. Accept and close it
+// with the spare one: the peer learns at once, and the node goes on with those it has.
+void Reactor::drop_for_want_of_descriptors(Listener& listener) {
+  counters_.refused_limit.fetch_add(1, std::memory_order_relaxed);
+  spare_.reset();
+  env::Fd fd;
+  static_cast<void>(env::accept_from(listener.fd.get(), fd));
+  fd.reset();
+  spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+void Reactor::take_adopted() {
+  std::vector<std::unique_ptr<ServerConnection>> adopted;
+  {
+    const std::lock_guard lock(mutex_);
+    adopted.swap(adopted_);
+  }
+  for (auto& connection : adopted) {
+    const int number = connection->fd();
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = number;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &event) != 0) continue;
+    Entry entry;
+    entry.connection = std::move(connection);
+    entry.interest = EPOLLIN;
+    connections_.insert_or_assign(number, std::move(entry));
+  }
+}
+
+void Reactor::close_connection(int fd) {
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  if (hot_ == found->second.connection.get()) hot_ = nullptr;
+  connections_.erase(found);  // closing the descriptor takes it out of epoll
+}
+
+void Reactor::expire(env::Nanos now) {
+  last_expiry_ = now;
+  std::vector<int> expired;
+  for (const auto& [fd, entry] : connections_) {
+    if (entry.connection->expired(now)) expired.push_back(fd);
+  }
+  for (const int fd : expired) {
+    counters_.stalled.fetch_add(1, std::memory_order_relaxed);
+    close_connection(fd);
+  }
+}
+
+bool Reactor::stopped(env::Nanos now) {
+  if (listening_) {
+    listening_ = false;
+    for (Listener& listener : listeners_) listener.fd.reset();
+    listeners_.clear();
+  }
+  if (now >= stop_deadline_.load(std::memory_order_acquire)) return true;
+  for (const auto& [fd, entry] : connections_) {
+    if (!entry.connection->idle()) return false;
+  }
+  return true;
+}
+
+}  // namespace larder::rpc

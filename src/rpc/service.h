@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a server serves. Sessions run on the thread that read the request; nothing here may block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "env/fd.h"
+#include "larder/status.h"
+#include "rpc/payload.h"
+#include "wire/frame.h"
+
+namespace larder::rpc {
+
+struct Reply {
+  Code code = Code::kOk;
+  std::string frame;  // from wire::frame_with()
+  std::unique_ptr<PayloadSource> payload;
+  std::uint64_t payload_bytes = 0;
+};
+// A whole-call failure with its words.
+Reply error_reply(const Error& error);
+
+// How a session takes a request: it answers now, or it names where the payload goes first.
+struct Intake {
+  std::optional<Reply> reply;
+  PayloadSink* sink = nullptr;  // valid until on_payload_end() or the session's end
+};
+
+struct Peer {
+  bool local = false;  // over a Unix socket
+  std::string name;    // for logs: "unix:pid 42", "tcp:127.0.0.1:5000"
+};
+
+// One connection's state. Destroyed when the connection ends: pins and reservations end with it.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual Intake on_request(const wire::FrameHeader& header, std::string_view body) = 0;
+  // After Intake::sink got the whole payload.
+  virtual Reply on_payload_end(const wire::FrameHeader& header) = 0;
+};
+
+class Service {
+ public:
+  virtual ~Service() = default;
+  // Any reactor thread.
+  virtual std::unique_ptr<Session> open_session(const Peer& peer) = 0;
+  // Descriptors for a local client that wants to map the node's memory; empty when not offered.
+  virtual std::vector<int> shared_descriptors() = 0;
+  // A local client offers memory. Returns its id and an object that keeps it until destroyed.
+  virtual Result<std::pair<std::uint64_t, std::shared_ptr<void>>> adopt_buffer(
+      env::Fd fd, std::uint64_t bytes) = 0;
+};
+
+}  // namespace larder::rpc

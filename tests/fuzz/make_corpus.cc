@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the seeds of the fuzz targets: make_corpus DIRECTORY
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "larder.pb.h"
+#include "wire/handshake.h"
+#include "wire/keys.h"
+#include "wire/message.h"
+
+namespace {
+
+namespace pb = larder::pb;
+namespace wire = larder::wire;
+
+std::filesystem::path root;
+
+void seed(const std::string& target, const std::string& name, const std::string& bytes) {
+  std::filesystem::create_directories(root / target);
+  std::ofstream(root / target / name, std::ios::binary) << bytes;
+}
+
+template <std::size_t kBytes>
+std::string text(const std::array<std::byte, kBytes>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string frame(const std::string& body, const std::string& payload) {
+  wire::FrameHeader header;
+  header.op = wire::Op::kPut;
+  header.payload_bytes = payload.size();
+  std::string raw(wire::kHeaderBytes, '\0');
+  wire::encode_header(header, body, reinterpret_cast<std::byte*>(raw.data()));
+  return raw + body + payload;
+}
+
+void frames() {
+  const std::string step("\x10\x00\x00\x00", 4);
+  const std::string raw = std::string(1, '\0') + step;
+  const std::string built = "\x01" + step + std::string(4, '\0');
+  seed("frame_receiver_fuzz", "two_frames", raw + frame("body", "payload") + frame("", ""));
+  seed("frame_receiver_fuzz", "discard", "\x04" + step + frame("b", std::string(200, 'p')));
+  seed("frame_receiver_fuzz", "built", built + std::string("\x00\x20\x30....abcdef", 13));
+  seed("frame_receiver_fuzz", "built_large",
+       built + std::string("\x03\x00\x90\x00\x00\x00\x80\x00\x00", 9) + "0123456789");
+  seed("frame_receiver_fuzz", "damaged",
+       "\x63" + step + std::string("\x07\x00\x00\x00\x00\x40\x40", 7) + std::string(20, 'd'));
+}
+
+void handshakes() {
+  wire::ClientHello client;
+  client.purpose = wire::Purpose::kBuffer;
+  client.buffer_bytes = 1 << 20;
+  seed("handshake_fuzz", "client", text(wire::encode(client)));
+  wire::ServerHello server;
+  server.token_required = true;
+  server.epoch = 9;
+  seed("handshake_fuzz", "server", text(wire::encode(server)));
+  wire::Verdict verdict;
+  verdict.code = larder::Code::kPermissionDenied;
+  verdict.text = "the cluster token does not match";
+  seed("handshake_fuzz", "verdict", text(wire::encode(verdict)));
+}
+
+pb::Keys three_keys() {
+  pb::Keys keys;
+  const std::vector<std::string_view> names = {"a", "ab", "zz"};
+  wire::pack_keys({"t", "d", "s"}, names, keys);
+  return keys;
+}
+
+void keys() {
+  pb::Keys message = three_keys();
+  seed("keys_fuzz", "three", message.SerializeAsString());
+  message.add_lengths(5);
+  seed("keys_fuzz", "disagree", message.SerializeAsString());
+}
+
+void texts() {
+  seed("config_fuzz", "all",
+       "a: {text: hello, flag: no, b: {ratio: 25%, size: 1.5MiB}}\n"
+       "number: 12\nduration: 250ms\nchoice: two\nlist: [x, 'y z', \"q\\n\"]\n");
+  seed("config_fuzz", "dotted", "a.text: 'it''s'\na.b.size: 64K\n# comment\nlist:\n  - one\n");
+  seed("config_fuzz", "hostile", "a: &x [*x]\n? !!tag {k: v}\n---\n");
+  seed("address_fuzz", "unix", "unix:/run/larder/node.sock");
+  seed("address_fuzz", "v6", "tcp:[fe80::1%eth0]:7411");
+  seed("address_fuzz", "host", "node-3.example:80");
+  seed("address_fuzz", "bad", std::string("127.0.0.1\0x:99999", 17));
+}
+
+// A raw request as service_fuzz reads it: mode, step, body size and bytes, payload size and bytes.
+std::string raw_request(const std::string& body, const std::string& payload) {
+  const auto sized = [](const std::string& bytes) {
+    const auto n = static_cast<std::uint32_t>(bytes.size());
+    return std::string(reinterpret_cast<const char*>(&n), sizeof(n)) + bytes;
+  };
+  return std::string("\x02\x20", 2) + sized(body) + sized(payload);
+}
+
+void services() {
+  pb::PutRequest put;
+  *put.mutable_keys() = three_keys();
+  for (int i = 0; i < 3; ++i) put.add_lengths(4);
+  seed("service_put_fuzz", "raw", raw_request(put.SerializeAsString(), std::string(36, 'v')));
+  pb::GetRequest get;
+  *get.mutable_keys() = three_keys();
+  for (int i = 0; i < 3; ++i) get.add_capacities(6000);
+  seed("service_get_fuzz", "raw", raw_request(get.SerializeAsString(), ""));
+  pb::LookupRequest lookup;
+  *lookup.mutable_keys() = three_keys();
+  lookup.set_routes(true);
+  for (const char* op : {"lookup", "match_prefix", "remove", "stat", "unpin"}) {
+    seed(std::string("service_") + op + "_fuzz", "raw",
+         raw_request(lookup.SerializeAsString(), ""));
+  }
+  pb::PinRequest pin;
+  *pin.mutable_keys() = three_keys();
+  pin.set_lease_ms(1000);
+  seed("service_pin_fuzz", "raw", raw_request(pin.SerializeAsString(), ""));
+  pb::ListRequest list;
+  list.set_tenant("t");
+  list.set_domain("d");
+  list.set_object_set("s");
+  list.set_prefix("a");
+  list.set_limit(2);
+  seed("service_list_fuzz", "raw", raw_request(list.SerializeAsString(), ""));
+  seed("service_info_fuzz", "raw", raw_request("", ""));
+  // Repaired requests: mode 3 or 1, then choices.
+  for (const char* op :
+       {"info", "put", "get", "lookup", "match_prefix", "remove", "stat", "list", "pin", "unpin"}) {
+    const std::string target = std::string("service_") + op + "_fuzz";
+    seed(target, "built",
+         std::string("\x03\x40\x03\x00\x01\x02\x07\x01\x00", 9) +
+             std::string("\x20\x21\x4d\x90\x10\x10\x00\x00", 8) + std::string(60, '\x11'));
+    seed(target, "built_twice",
+         std::string("\x03\x10\x01\x03\x04\x01\x04\x30\x31", 9) + std::string(30, '\x05') +
+             std::string(30, '\x03'));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: make_corpus DIRECTORY\n";
+    return 2;
+  }
+  root = argv[1];
+  frames();
+  handshakes();
+  keys();
+  texts();
+  services();
+  return 0;
+}

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "larder/status.h"
+#include "larder/value.h"
 
 namespace larder {
 
@@ -190,8 +191,9 @@ class Client {
                                      const PutOptions& options = {});
   Result<std::vector<GetResult>> get_into(std::span<const GetItem> items,
                                           const CallOptions& options = {});
-  Result<std::vector<std::optional<std::vector<std::byte>>>> get(
-      std::span<const std::string_view> keys, const CallOptions& options = {});
+  // Sizes need not be known: the values are allocated here. One round trip, as get_into.
+  Result<std::vector<Result<Value>>> get(std::span<const std::string_view> keys,
+                                         const CallOptions& options = {});
   Result<std::vector<bool>> exists(std::span<const std::string_view> keys,
                                    const CallOptions& options = {});
   Result<PrefixMatch> match_prefix(std::span<const std::string_view> keys,
@@ -216,7 +218,7 @@ class Client {
   Result<PutResult> put(std::string_view key, ConstBytes value, const PutOptions& options = {});
   Result<std::uint64_t> get_into(std::string_view key, MutableBytes destination,
                                  const CallOptions& options = {});
-  Result<std::vector<std::byte>> get(std::string_view key, const CallOptions& options = {});
+  Result<Value> get(std::string_view key, const CallOptions& options = {});
   Result<bool> exists(std::string_view key, const CallOptions& options = {});
   Result<void> remove(std::string_view key, const CallOptions& options = {});
   Result<ObjectInfo> stat(std::string_view key, const CallOptions& options = {});

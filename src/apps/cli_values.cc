@@ -60,13 +60,13 @@ Result<void> run_get(const GetFlags& flags) {
     return fail(item_error(flags.key, value.error().code(), value.error().message()));
   }
   const bool to_stdout = flags.file.empty() || flags.file == "-";
-  if (to_stdout && stdout_is_terminal() && !flags.force && !is_text(*value)) {
+  if (to_stdout && stdout_is_terminal() && !flags.force && !is_text(value->bytes())) {
     return fail(Code::kInvalidArgument,
                 fmt::format("{} holds {} of binary data, which would upset the terminal; use "
                             "-o FILE, a pipe, or --force",
                             base::quoted(flags.key, 128), base::human_bytes(value->size())));
   }
-  LARDER_TRY(write_value(flags.file, *value));
+  LARDER_TRY(write_value(flags.file, value->bytes()));
   if (!flags.connection.json || to_stdout) return {};
   const nlohmann::ordered_json out{
       {"key", flags.key}, {"bytes", value->size()}, {"file", flags.file}};

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <thread>
 #include <vector>
 
+#include "client/window.h"
 #include "env/fd.h"
 #include "larder/client.h"
 #include "larder/status.h"
@@ -36,6 +38,7 @@ class Attachment {
   static Result<std::shared_ptr<Attachment>> open(const rpc::ChannelOptions& options);
 
   std::uint64_t epoch() const noexcept { return epoch_; }
+  ~Attachment();
   // The node's incarnation is still the one that was attached to.
   bool current() const noexcept { return fence_.epoch() == epoch_; }
   // The connection to it still stands; costs a system call.
@@ -47,24 +50,33 @@ class Attachment {
   bool read(const Route& route, std::span<const MutableBytes> into) const noexcept;
   // In place; the caller holds a pin.
   const std::byte* data(const Route& route) const noexcept;
+  // Tells the node that the object in `slot` was read.
+  void hint(std::uint32_t slot) const noexcept { hints_->hint(slot); }
   // Within the mapped memory? Routes come from a peer: checked once, when they arrive.
   bool plausible(const Route& route) const noexcept;
 
  private:
   Attachment(env::Fd connection, tier::FenceView fence, tier::MappedSegment slots,
-             std::vector<tier::MappedSegment> segments, std::uint64_t epoch)
+             std::vector<tier::MappedSegment> segments, std::unique_ptr<Window> hints,
+             std::uint64_t epoch)
       : connection_(std::move(connection)),
         fence_(std::move(fence)),
         slots_(std::move(slots)),
         segments_(std::move(segments)),
+        hints_(std::move(hints)),
         epoch_(epoch) {}
   const std::atomic<std::uint64_t>& word(std::uint32_t slot) const noexcept;
+
+  void populate(const std::atomic<bool>& stop) const noexcept;
 
   env::Fd connection_;
   tier::FenceView fence_;
   tier::MappedSegment slots_;
   std::vector<tier::MappedSegment> segments_;
+  std::unique_ptr<Window> hints_;
   const std::uint64_t epoch_;
+  std::atomic<bool> stopping_{false};
+  std::thread populate_thread_;
 };
 
 }  // namespace larder::client

@@ -137,36 +137,20 @@ Result<std::vector<Code>> Client::unpin(std::span<const std::string_view> keys,
   return run<client::UnpinOp, std::vector<Code>>(*impl_->core, op, keys.size(), options);
 }
 
-// Sizes first, then the bytes; a value that changed in between is asked for once more.
-Result<std::vector<std::optional<std::vector<std::byte>>>> Client::get(
-    std::span<const std::string_view> keys, const CallOptions& options) {
-  std::vector<std::optional<std::vector<std::byte>>> values(keys.size());
-  std::vector<std::size_t> wanted(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) wanted[i] = i;
-  for (int tries = 0; tries < 3 && !wanted.empty(); ++tries) {
-    std::vector<std::string_view> names;
-    for (const std::size_t i : wanted) names.push_back(keys[i]);
-    LARDER_ASSIGN(const std::vector<StatResult> stats, stat(names, options));
-    std::vector<MutableBytes> pieces(wanted.size());
-    std::vector<GetItem> items;
-    std::vector<std::size_t> asked;
-    for (std::size_t k = 0; k < wanted.size(); ++k) {
-      if (stats[k].code != Code::kOk) continue;
-      values[wanted[k]].emplace(stats[k].info.size);
-      pieces[k] = *values[wanted[k]];
-      items.push_back({names[k], std::span(&pieces[k], 1)});
-      asked.push_back(wanted[k]);
-    }
-    LARDER_ASSIGN(const std::vector<GetResult> got, get_into(items, options));
-    wanted.clear();
-    for (std::size_t k = 0; k < got.size(); ++k) {
-      auto& value = values[asked[k]];
-      if (got[k].code == Code::kOk) {
-        value->resize(got[k].size);
-        continue;
-      }
-      value.reset();
-      if (got[k].code == Code::kInvalidArgument) wanted.push_back(asked[k]);
+Result<std::vector<Result<Value>>> Client::get(std::span<const std::string_view> keys,
+                                               const CallOptions& options) {
+  std::vector<Result<Value>> values;
+  if (keys.empty()) return values;
+  LARDER_TRY(check_batch(keys.size()));
+  client::GetOp op(*impl_->core, keys);
+  LARDER_TRY(impl_->core->run(op, options));
+  values.reserve(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    GetResult& result = op.result()[i];
+    if (result.code == Code::kOk) {
+      values.emplace_back(std::move(op.values()[i]));
+    } else {
+      values.emplace_back(fail(result.code, std::move(result.message)));
     }
   }
   return values;
@@ -208,10 +192,10 @@ Result<std::uint64_t> Client::get_into(std::string_view key, MutableBytes destin
   return result->size;
 }
 
-Result<std::vector<std::byte>> Client::get(std::string_view key, const CallOptions& options) {
-  LARDER_ASSIGN(auto values, get(std::span(&key, 1), options));
-  if (!values.front()) return fail(with_key(Error(Code::kNotFound), key));
-  return std::move(*values.front());
+Result<Value> Client::get(std::string_view key, const CallOptions& options) {
+  LARDER_ASSIGN(std::vector<Result<Value>> values, get(std::span(&key, 1), options));
+  if (!values.front()) return fail(with_key(values.front().error(), key));
+  return std::move(values.front());
 }
 
 Result<bool> Client::exists(std::string_view key, const CallOptions& options) {
@@ -328,8 +312,11 @@ ConstBytes PinnedView::bytes() const noexcept {
 Result<PinnedView> Client::view(std::string_view key, const CallOptions& options) {
   ClientCore& core = *impl_->core;
   auto view = std::make_unique<PinnedView::Impl>();
-  view->attachment = core.attachment();
+  view->attachment = core.attachment(core.deadline_of(options));
   if (!view->attachment) {
+    if (core.path() == Path::kSharedMemory) {
+      return fail(Code::kUnavailable, "view: the node's memory is not mapped right now; try again");
+    }
     return fail(Code::kUnsupported, "view: the node's memory is not mapped here (path " +
                                         std::string(path_name(core.path())) +
                                         "); use get or get_into");
@@ -337,7 +324,7 @@ Result<PinnedView> Client::view(std::string_view key, const CallOptions& options
   client::PinOp op(core, std::span(&key, 1), 0);
   LARDER_TRY(core.run(op, options));
   if (op.result().front() != Code::kOk) return fail(with_key(Error(op.result().front()), key));
-  LARDER_ASSIGN(view->lane, core.pin_lane());
+  LARDER_ASSIGN(view->lane, core.pin_lane(core.deadline_of(options)));
   view->core = impl_->core;
   view->key = std::string(key);
   view->route = op.routes().front();

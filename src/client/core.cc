@@ -37,8 +37,6 @@ std::string_view path_name(Path path) noexcept {
 namespace larder::client {
 namespace {
 
-constexpr std::uint64_t kHintWindowBytes = 4096;
-
 Result<rpc::ChannelOptions> channel_options(const ClientOptions& options) {
   rpc::ChannelOptions channel;
   const std::string address =
@@ -99,7 +97,7 @@ ClientCore::~ClientCore() {
 
 // Connects once, and finds out how this client may reach the node's memory.
 Result<void> ClientCore::choose_path() {
-  LARDER_TRY(pool_->acquire());
+  LARDER_TRY(pool_->acquire(deadline_of({})));
   const bool unix_socket = pool_->options().address.kind == env::SocketAddress::Kind::kUnix;
   path_ = unix_socket ? Path::kUnixSocket : Path::kTcp;
   switch (options_.path) {
@@ -115,13 +113,15 @@ Result<void> ClientCore::choose_path() {
       break;
   }
   const bool reachable = unix_socket || find_local_socket();
-  const Result<void> attached =
-      reachable ? attach() : fail(Code::kUnsupported, "shared memory needs a node on this host");
+  auto attached = reachable ? Attachment::open(pool_->options())
+                            : fail(Code::kUnsupported, "shared memory needs a node on this host");
   if (attached) {
+    attachment_ = std::move(*attached);
     path_ = Path::kSharedMemory;
     return {};
   }
-  return options_.path == Path::kSharedMemory ? attached : Result<void>{};
+  if (options_.path == Path::kSharedMemory) return fail(attached.error());
+  return {};
 }
 
 // A node reached over loopback TCP tells its Unix socket; if what answers there is the same
@@ -136,8 +136,8 @@ bool ClientCore::find_local_socket() {
   channel.address = std::move(*local);
   auto pool = std::make_unique<Pool>(std::move(channel),
                                      std::max<std::size_t>(1, options_.connections_max));
-  const auto there = pool->acquire();
-  const auto here = pool_->acquire();
+  const auto there = pool->acquire(deadline_of({}));
+  const auto here = pool_->acquire(deadline_of({}));
   if (!there || !here || (*there)->channel->epoch() != (*here)->channel->epoch()) return false;
   InfoOp again(*this);
   pool_.swap(pool);
@@ -146,33 +146,32 @@ bool ClientCore::find_local_socket() {
   return false;
 }
 
-Result<void> ClientCore::attach() {
-  LARDER_ASSIGN(std::shared_ptr<Attachment> attachment, Attachment::open(pool_->options()));
-  LARDER_ASSIGN(hints_, Window::create(pool_->options(), kHintWindowBytes));
-  attachment_ = std::move(attachment);
-  return {};
-}
-
-std::shared_ptr<Attachment> ClientCore::attachment() {
+std::shared_ptr<Attachment> ClientCore::attachment(env::Nanos deadline) {
   if (path_ != Path::kSharedMemory) return {};
+  {
+    const std::lock_guard lock(attach_mutex_);
+    if (attachment_ && attachment_->current()) return attachment_;
+    // Nobody waits for the one that attaches: its deadline may be later than theirs.
+    if (attaching_) return {};
+    attaching_ = true;
+    // The node went away or was replaced: nothing that was learnt about it holds.
+    cache_.clear();
+    attachment_.reset();
+  }
+  auto attached = Attachment::open(pool_->options_until(deadline));
   const std::lock_guard lock(attach_mutex_);
-  if (attachment_ && attachment_->current()) return attachment_;
-  // The node went away or was replaced: nothing that was learnt about it holds.
-  cache_.clear();
-  attachment_.reset();
-  if (!attach()) return {};
+  attaching_ = false;
+  if (!attached) return {};
+  attachment_ = std::move(*attached);
   return attachment_;
 }
 
 void ClientCore::forget_dead_node() {
+  pool_->drop_closed();
   const std::lock_guard lock(attach_mutex_);
   if (!attachment_ || attachment_->node_alive()) return;
   cache_.clear();
   attachment_.reset();
-}
-
-void ClientCore::hint(std::uint32_t slot) noexcept {
-  if (hints_) hints_->hint(slot);
 }
 
 std::uint64_t ClientCore::hash(std::string_view key) const noexcept {
@@ -187,7 +186,7 @@ env::Nanos ClientCore::deadline_of(const CallOptions& options) const noexcept {
 }
 
 Result<std::shared_ptr<Lane>> ClientCore::lane_for(Op& op) {
-  return op.pinned_lane() ? pin_lane() : pool_->acquire();
+  return op.pinned_lane() ? pin_lane(op.deadline_) : pool_->acquire(op.deadline_);
 }
 
 Result<void> ClientCore::launch(Op& op, bool waited) {
@@ -250,18 +249,27 @@ void ClientCore::go_on(std::unique_ptr<Op> op) {
 
 // ---- pins, windows, buffers ----
 
-Result<std::shared_ptr<Lane>> ClientCore::pin_lane() {
+Result<std::shared_ptr<Lane>> ClientCore::pin_lane(env::Nanos deadline) {
+  {
+    const std::lock_guard lock(pins_mutex_);
+    if (pin_lane_ && !pin_lane_->channel->broken()) return pin_lane_;
+  }
+  // Connecting takes time, and others must not wait for it beyond their deadlines.
+  LARDER_ASSIGN(std::shared_ptr<Lane> lane, pool_->acquire(deadline));
   const std::lock_guard lock(pins_mutex_);
-  if (pin_lane_ && !pin_lane_->channel->broken()) return pin_lane_;
-  LARDER_ASSIGN(pin_lane_, pool_->acquire());
+  if (!pin_lane_ || pin_lane_->channel->broken()) pin_lane_ = std::move(lane);
   return pin_lane_;
 }
 
-Result<Window*> ClientCore::window_of(Lane& lane) {
-  const std::lock_guard lock(lane.window_mutex);
-  if (!lane.window) {
-    LARDER_ASSIGN(lane.window, Window::create(pool_->options(), options_.window_bytes));
+Result<Window*> ClientCore::window_of(Lane& lane, env::Nanos deadline) {
+  {
+    const std::lock_guard lock(lane.window_mutex);
+    if (lane.window) return lane.window.get();
   }
+  LARDER_ASSIGN(std::unique_ptr<Window> window,
+                Window::create(pool_->options_until(deadline), options_.window_bytes));
+  const std::lock_guard lock(lane.window_mutex);
+  if (!lane.window) lane.window = std::move(window);
   return lane.window.get();
 }
 

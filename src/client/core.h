@@ -13,6 +13,7 @@
 #include "client/op.h"
 #include "client/pool.h"
 #include "client/route_cache.h"
+#include "client/value_pool.h"
 #include "larder/client.h"
 
 namespace larder::client {
@@ -37,20 +38,22 @@ class ClientCore {
   std::uint64_t hash(std::string_view key) const noexcept;
   RouteCache& cache() noexcept { return cache_; }
   // The node's memory when it can be mapped and the present node is the one that was mapped;
-  // attaches again after a restart. Empty: use the socket.
-  std::shared_ptr<Attachment> attachment();
-  // A connection broke: if the node is gone, its memory is let go, or it would outlive it here.
+  // attaches again after a restart, until `deadline`. Empty: use the socket.
+  std::shared_ptr<Attachment> attachment(env::Nanos deadline);
+  // A connection broke: if the node is gone, so are its other connections, and its memory is let
+  // go, or it would outlive it here.
   void forget_dead_node();
-  void hint(std::uint32_t slot) noexcept;
   Pool& pool() noexcept { return *pool_; }
+  ValuePool& values() noexcept { return *values_; }
 
   // Pins belong to a connection, so all of this client's go over one.
-  Result<std::shared_ptr<Lane>> pin_lane();
+  Result<std::shared_ptr<Lane>> pin_lane(env::Nanos deadline);
   // The shared buffer that holds the range, or null.
   std::shared_ptr<Window> shared_buffer_of(ConstBytes range);
   void add_shared_buffer(const std::shared_ptr<Window>& buffer);
   // Staging memory of the lane, made when first needed.
-  Result<Window*> window_of(Lane& lane);
+  Result<Window*> window_of(Lane& lane, env::Nanos deadline);
+  env::Nanos deadline_of(const CallOptions& options) const noexcept;
 
   Result<void> register_buffer(MutableBytes range);
   Result<void> unregister_buffer(MutableBytes range);
@@ -58,10 +61,8 @@ class ClientCore {
  private:
   ClientCore(ClientOptions options, rpc::ChannelOptions channel);
   Result<void> choose_path();
-  Result<void> attach();
   bool find_local_socket();
   Result<std::shared_ptr<Lane>> lane_for(Op& op);
-  env::Nanos deadline_of(const CallOptions& options) const noexcept;
   Result<void> launch(Op& op, bool waited);
   std::optional<Error> judge(Op& op);
 
@@ -70,9 +71,10 @@ class ClientCore {
   std::uint64_t seed_ = 0;
   std::unique_ptr<Pool> pool_;
   RouteCache cache_;
+  const std::shared_ptr<ValuePool> values_ = std::make_shared<ValuePool>();
   std::mutex attach_mutex_;
   std::shared_ptr<Attachment> attachment_;  // under attach_mutex_
-  std::unique_ptr<Window> hints_;
+  bool attaching_ = false;                  // under attach_mutex_: one thread is at it
   std::mutex pins_mutex_;
   std::shared_ptr<Lane> pin_lane_;
   std::mutex buffers_mutex_;

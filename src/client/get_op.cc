@@ -25,12 +25,41 @@ std::uint64_t room_of(const GetItem& item) noexcept {
 }
 
 GetOp::GetOp(ClientCore& core, std::vector<GetItem> items)
-    : Op(core), items_(std::move(items)), results_(items_.size()), tries_(items_.size()) {}
+    : Op(core),
+      items_(std::move(items)),
+      owned_(false),
+      results_(items_.size()),
+      tries_(items_.size()) {}
+
+GetOp::GetOp(ClientCore& core, std::span<const std::string_view> keys)
+    : Op(core),
+      owned_(true),
+      values_(keys.size()),
+      places_(keys.size()),
+      results_(keys.size()),
+      tries_(keys.size()) {
+  items_.reserve(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    items_.push_back({keys[i], std::span(&places_[i], 1)});
+  }
+}
+
+std::uint64_t GetOp::room(std::uint32_t item) const noexcept {
+  return owned_ ? kValueBytesMax : room_of(items_[item]);
+}
+
+Result<void> GetOp::make_place(std::uint32_t item, std::uint64_t bytes) {
+  if (!owned_) return {};
+  LARDER_ASSIGN(values_[item], core_.values().take(static_cast<std::size_t>(bytes)));
+  places_[item] = values_[item].bytes();
+  return {};
+}
 
 bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attachment) {
-  if (room_of(items_[item]) < route.length) return false;  // the node words the error
+  if (room(item) < route.length) return false;  // the node words the error
+  if (!make_place(item, route.length)) return false;
   if (!attachment.read(route, items_[item].pieces)) return false;
-  core_.hint(route.slot);
+  attachment.hint(route.slot);
   results_[item].code = Code::kOk;
   results_[item].size = route.length;
   return true;
@@ -39,7 +68,7 @@ bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attac
 Result<bool> GetOp::local_pass() {
   if (scanned_) return pending_.empty();
   scanned_ = true;
-  const auto attachment = core_.attachment();
+  const auto attachment = core_.attachment(deadline());
   for (std::uint32_t i = 0; i < items_.size(); ++i) {
     Route route;
     const bool read = attachment &&
@@ -59,7 +88,7 @@ Result<Question> GetOp::ask(Lane& lane) {
                            [this](std::uint32_t i) { return tries_[i] < kTriesMax - 1; });
   for (const std::uint32_t i : pending_) {
     keys.push_back(items_[i].key);
-    request.add_capacities(room_of(items_[i]));
+    request.add_capacities(room(i));
   }
   wire::pack_keys(core_.space(), keys, *request.mutable_keys());
   request.set_routes_only(by_routes_);
@@ -86,7 +115,7 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
   pending_.clear();
   incoming_.clear();
   std::uint64_t payload = 0;
-  const auto attachment = by_routes_ ? core_.attachment() : nullptr;
+  const auto attachment = by_routes_ ? core_.attachment(deadline()) : nullptr;
   for (int i = 0; i < count; ++i) {
     const std::uint32_t item = asked_[static_cast<std::size_t>(i)];
     const auto code = static_cast<Code>(reply.codes(i));
@@ -94,7 +123,7 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
       settle(item, code, reply.sizes(i), texts[static_cast<std::size_t>(i)]);
       continue;
     }
-    if (reply.sizes(i) > room_of(items_[item])) {
+    if (reply.sizes(i) > room(item)) {
       return fail(Code::kCorrupt, "the node sends more than was asked for");
     }
     if (!by_routes_) {
@@ -112,12 +141,18 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
   if (payload != header.payload_bytes) {
     return fail(Code::kCorrupt, "the node's get answer and its payload do not agree");
   }
+  LARDER_TRY(make_places());
   at_ = 0;
   done_bytes_ = 0;
   piece_ = 0;
   piece_done_ = 0;
   sum_.reset();
   return static_cast<rpc::PayloadSink*>(this);
+}
+
+Result<void> GetOp::make_places() {
+  for (const Incoming& value : incoming_) LARDER_TRY(make_place(value.item, value.bytes));
+  return {};
 }
 
 void GetOp::settle(std::uint32_t item, Code code, std::uint64_t size, std::string_view text) {

@@ -16,12 +16,15 @@ namespace larder::client {
 class GetOp final : public Op, private rpc::PayloadSink {
  public:
   GetOp(ClientCore& core, std::vector<GetItem> items);
+  // Into memory of the client's pool, taken when a value's size is known.
+  GetOp(ClientCore& core, std::span<const std::string_view> keys);
   Result<bool> local_pass() override;
   Result<Question> ask(Lane& lane) override;
   Result<rpc::PayloadSink*> on_answer(const wire::FrameHeader& header,
                                       std::string_view body) override;
   void deliver(const Error* error) override;
   std::vector<GetResult>& result() noexcept { return results_; }
+  std::vector<Value>& values() noexcept { return values_; }
   Callback<std::vector<GetResult>> done;
 
  private:
@@ -34,13 +37,19 @@ class GetOp final : public Op, private rpc::PayloadSink {
 
   std::size_t next(std::span<iovec> into) override;
   void advance(std::size_t bytes) override;
+  std::uint64_t room(std::uint32_t item) const noexcept;
+  // A place for the value, when places are this operation's to find.
+  Result<void> make_place(std::uint32_t item, std::uint64_t bytes);
+  Result<void> make_places();
   bool read_local(std::uint32_t item, const Route& route, Attachment& attachment);
-  Result<rpc::PayloadSink*> take_routes(const wire::FrameHeader& header, std::string_view body);
   void settle(std::uint32_t item, Code code, std::uint64_t size, std::string_view text);
   void finish_value();
   void again(std::uint32_t item);
 
   std::vector<GetItem> items_;
+  const bool owned_;
+  std::vector<Value> values_;         // owned_: the results' memory, and
+  std::vector<MutableBytes> places_;  // what the items' pieces refer to
   std::vector<GetResult> results_;
   std::vector<std::uint8_t> tries_;     // rounds that an item went through in vain
   std::vector<std::uint32_t> pending_;  // items without a result

@@ -60,7 +60,7 @@ Result<bool> ExistsOp::local_pass() {
   if (answered_) return true;
   if (scanned_) return unknown_.empty();
   scanned_ = true;
-  const auto attachment = core_.attachment();
+  const auto attachment = core_.attachment(deadline());
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     Route route;
     if (attachment && core_.cache().find(keys_[i], core_.hash(keys_[i]), route) &&
@@ -90,7 +90,7 @@ Result<rpc::PayloadSink*> ExistsOp::on_answer(const wire::FrameHeader& header,
   pb::LookupReply reply;
   LARDER_TRY(wire::parse_body(body, wire::Op::kLookup, reply));
   if (reply.present().size() != (unknown_.size() + 7) / 8) return malformed("lookup");
-  const auto attachment = reply.has_routes() ? core_.attachment() : nullptr;
+  const auto attachment = reply.has_routes() ? core_.attachment(deadline()) : nullptr;
   int found = 0;
   for (std::size_t i = 0; i < unknown_.size(); ++i) {
     if ((static_cast<unsigned char>(reply.present()[i / 8]) >> (i % 8) & 1U) == 0) continue;
@@ -115,7 +115,7 @@ void ExistsOp::deliver(const Error* error) {
 
 Result<bool> MatchOp::local_pass() {
   if (answered_) return true;
-  const auto attachment = core_.attachment();
+  const auto attachment = core_.attachment(deadline());
   while (attachment && match_.keys < keys_.size()) {
     const std::string_view key = keys_[match_.keys];
     Route route;
@@ -144,7 +144,7 @@ Result<rpc::PayloadSink*> MatchOp::on_answer(const wire::FrameHeader& header,
       static_cast<std::size_t>(reply.sizes_size()) != reply.matched()) {
     return malformed("match");
   }
-  const auto attachment = reply.has_routes() ? core_.attachment() : nullptr;
+  const auto attachment = reply.has_routes() ? core_.attachment(deadline()) : nullptr;
   for (int i = 0; i < reply.sizes_size(); ++i) {
     match_.bytes += reply.sizes(i);
     match_.sizes.push_back(reply.sizes(i));

@@ -20,7 +20,7 @@ void Pool::bury_broken() {
   });
 }
 
-Result<std::shared_ptr<Lane>> Pool::acquire() {
+Result<std::shared_ptr<Lane>> Pool::acquire(env::Nanos deadline) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return fail(Code::kCancelled, "the client was closed");
@@ -33,7 +33,7 @@ Result<std::shared_ptr<Lane>> Pool::acquire() {
     if (lanes_.size() + connecting_ >= lanes_max_ && best) return best;
     ++connecting_;
   }
-  auto lane = connect();
+  auto lane = connect(deadline);
   const std::lock_guard lock(mutex_);
   --connecting_;
   if (lane && closed_) return fail(Code::kCancelled, "the client was closed");
@@ -41,10 +41,24 @@ Result<std::shared_ptr<Lane>> Pool::acquire() {
   return lane;
 }
 
-Result<std::shared_ptr<Lane>> Pool::connect() {
+Result<std::shared_ptr<Lane>> Pool::connect(env::Nanos deadline) {
   auto lane = std::make_shared<Lane>();
-  LARDER_ASSIGN(lane->channel, rpc::Channel::connect(options_));
+  LARDER_ASSIGN(lane->channel, rpc::Channel::connect(options_until(deadline)));
   return lane;
+}
+
+rpc::ChannelOptions Pool::options_until(env::Nanos deadline) const {
+  rpc::ChannelOptions options = options_;
+  const env::Nanos left = std::max<env::Nanos>(1, deadline - env::monotonic_now());
+  options.connect_timeout = std::min(options.connect_timeout, left);
+  return options;
+}
+
+void Pool::drop_closed() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& lane : lanes_) {
+    if (lane->channel->peer_closed()) lane->channel->shut_down();
+  }
 }
 
 void Pool::shut_down() {
@@ -56,7 +70,11 @@ void Pool::shut_down() {
     for (auto& lane : broken_) all.push_back(std::move(lane));
     broken_.clear();
   }
-  for (const auto& lane : all) lane->channel->close();
+  // Twice: a call that one channel's thread was just moving to another lane may have been sent
+  // after that one was closed. No such thread is left after the first round.
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& lane : all) lane->channel->close();
+  }
 }
 
 }  // namespace larder::client

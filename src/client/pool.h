@@ -30,14 +30,18 @@ class Pool {
   Pool(rpc::ChannelOptions options, std::size_t lanes_max)
       : options_(std::move(options)), lanes_max_(lanes_max) {}
 
-  // An idle lane, else a new one, else the least busy. Connects when needed.
-  Result<std::shared_ptr<Lane>> acquire();
+  // An idle lane, else a new one, else the least busy. Connects when needed, until `deadline`.
+  Result<std::shared_ptr<Lane>> acquire(env::Nanos deadline);
+  // Lanes whose node closed them are taken for broken from now on. Costs a system call per lane.
+  void drop_closed();
   const rpc::ChannelOptions& options() const noexcept { return options_; }
+  // The same, with no more patience than until `deadline`.
+  rpc::ChannelOptions options_until(env::Nanos deadline) const;
   // Ends every connection; calls in flight end with kUnavailable.
   void shut_down();
 
  private:
-  Result<std::shared_ptr<Lane>> connect();
+  Result<std::shared_ptr<Lane>> connect(env::Nanos deadline);
   void bury_broken();
 
   const rpc::ChannelOptions options_;

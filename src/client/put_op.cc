@@ -86,10 +86,12 @@ Result<void> PutOp::choose_source(Lane& lane, std::uint64_t bytes, Question& que
   std::vector<PutItem> items;
   for (const std::uint32_t i : pending_) items.push_back(items_[i]);
   buffer_id_ = 0;
-  if (core_.path() == Path::kSharedMemory) {
+  if (core_.path() == Path::kSharedMemory && !inline_) {
     const auto shared = core_.shared_buffer_of(items.front().pieces.front());
+    // A node that was restarted does not know buffers of before: their bytes go the usual way.
     const bool all_shared =
-        shared && std::all_of(items.begin(), items.end(), [&](const auto& item) {
+        shared && shared->epoch() == lane.channel->epoch() &&
+        std::all_of(items.begin(), items.end(), [&](const auto& item) {
           return std::all_of(item.pieces.begin(), item.pieces.end(), [&](ConstBytes piece) {
             return core_.shared_buffer_of(piece) == shared;
           });
@@ -100,10 +102,13 @@ Result<void> PutOp::choose_source(Lane& lane, std::uint64_t bytes, Question& que
       return {};
     }
     if (bytes > kInlineValueMax * items.size()) {
-      LARDER_ASSIGN(Window* const window, core_.window_of(lane));
-      buffer_id_ = window->id();
-      source_ = std::make_unique<StagedSource>(std::move(items), lane, *window, deadline());
-      return {};
+      // A node that is out of descriptors takes no window, but still takes bytes.
+      const Result<Window*> window = core_.window_of(lane, deadline());
+      if (window) {
+        buffer_id_ = (*window)->id();
+        source_ = std::make_unique<StagedSource>(std::move(items), lane, **window, deadline());
+        return {};
+      }
     }
   }
   source_ = std::make_unique<InlineSource>(std::move(items));
@@ -111,6 +116,10 @@ Result<void> PutOp::choose_source(Lane& lane, std::uint64_t bytes, Question& que
 }
 
 Result<rpc::PayloadSink*> PutOp::on_answer(const wire::FrameHeader& header, std::string_view body) {
+  if (header.code == Code::kConflict && buffer_id_ != 0) {
+    inline_ = true;  // nothing was stored: all that is pending goes once more
+    return nullptr;
+  }
   LARDER_TRY(check_reply(header, body));
   pb::PutReply reply;
   LARDER_TRY(wire::parse_body(body, wire::Op::kPut, reply));

@@ -35,7 +35,8 @@ class PutOp final : public Op {
   std::vector<PutResult> results_;
   std::vector<std::uint32_t> pending_;
   bool checked_ = false;
-  bool force_ = false;  // this round sends what was answered "send again"
+  bool force_ = false;   // this round sends what was answered "send again"
+  bool inline_ = false;  // the node has lost the buffer: send the bytes themselves
   std::uint64_t buffer_id_ = 0;
   std::unique_ptr<PutSource> source_;
 };

@@ -13,7 +13,7 @@ namespace larder::client {
 namespace {
 
 // Small enough that the node starts early, large enough that telling it costs little.
-constexpr std::size_t kStageBytes = 64 << 10;
+constexpr std::size_t kStageBytes = 128 << 10;
 // At most this much is hashed before it is sent, so that the kernel's copy finds it in the cache.
 constexpr std::size_t kInlineBytes = 256 << 10;
 constexpr int kPollsPerYield = 64;
@@ -107,7 +107,7 @@ std::uint32_t StagedSource::stage(std::byte* to) noexcept {
   std::size_t filled = 0;
   while (filled < kStageBytes && !value_ended()) {
     const ConstBytes part = take(kStageBytes - filled);
-    std::memcpy(to + filled, part.data(), part.size());
+    if (!part.empty()) std::memcpy(to + filled, part.data(), part.size());
     filled += part.size();
   }
   return static_cast<std::uint32_t>(filled);

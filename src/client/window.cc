@@ -50,8 +50,7 @@ Result<std::unique_ptr<Window>> Window::create(const rpc::ChannelOptions& option
   new (memory.data()) wire::WindowHeader();
   LARDER_ASSIGN(rpc::Handshaken connection,
                 rpc::connect_and_shake(options, wire::Purpose::kBuffer, bytes, fd.get()));
-  return std::unique_ptr<Window>(
-      new Window(std::move(memory), std::move(connection.fd), connection.value));
+  return std::unique_ptr<Window>(new Window(std::move(memory), std::move(connection)));
 }
 
 std::uint64_t Window::consumed() const noexcept {

@@ -24,6 +24,8 @@ class Window {
                                                 std::uint64_t data_bytes);
 
   std::uint64_t id() const noexcept { return id_; }
+  // The node's incarnation that knows the id.
+  std::uint64_t epoch() const noexcept { return epoch_; }
   std::byte* data() const noexcept { return memory_.data() + wire::kWindowDataAt; }
   std::uint64_t data_bytes() const noexcept { return memory_.bytes() - wire::kWindowDataAt; }
   // Descriptors that the node is done with, since the window was made.
@@ -32,8 +34,11 @@ class Window {
   void hint(std::uint32_t slot) noexcept;
 
  private:
-  Window(tier::SharedMapping memory, env::Fd connection, std::uint64_t id)
-      : memory_(std::move(memory)), connection_(std::move(connection)), id_(id) {}
+  Window(tier::SharedMapping memory, rpc::Handshaken connection)
+      : memory_(std::move(memory)),
+        connection_(std::move(connection.fd)),
+        id_(connection.value),
+        epoch_(connection.epoch) {}
   wire::TouchRing& ring() const noexcept {
     return *reinterpret_cast<wire::TouchRing*>(memory_.data() + wire::kTouchRingAt);
   }
@@ -41,6 +46,7 @@ class Window {
   tier::SharedMapping memory_;
   env::Fd connection_;
   const std::uint64_t id_;
+  const std::uint64_t epoch_;
 };
 
 }  // namespace larder::client

@@ -31,7 +31,8 @@ Result<void> check_host(std::string_view host, bool bracketed, std::string_view 
                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                              (c >= '0' && c <= '9') || more.find(c) != std::string_view::npos;
                     });
-  if (good) return {};
+  // Brackets are for what needs them, so that each address has one form.
+  if (good && bracketed == (host.find(':') != std::string_view::npos)) return {};
   return fail(Code::kInvalidArgument,
               "address " + base::quoted(whole) +
                   ": the host must be a name, a number, or an IPv6 address in brackets");

@@ -49,7 +49,8 @@ Result<void> PutCall::begin(const pb::PutRequest& request, const wire::KeyList& 
   }
   buffer_ = local ? core_.buffers.find(request.buffer_id()) : nullptr;
   if (buffer_ == nullptr) {
-    return fail(Code::kInvalidArgument, "put: the shared buffer is not registered with this node");
+    return fail(Code::kConflict,
+                "put: the shared buffer is not registered with this node (any more)");
   }
   if (payload_bytes == 0 || payload_bytes % sizeof(wire::Descriptor) != 0) {
     return fail(Code::kInvalidArgument, "put: a payload of descriptors has whole descriptors");
@@ -244,7 +245,9 @@ void PutCall::settle(Item& item, std::uint64_t checksum) {
 }
 
 void PutCall::publish(Item& item, std::uint64_t checksum) {
-  std::uint64_t expected = item.present ? item.present->version() : 0;
+  // if_absent expects nothing, even when the client insists on storing.
+  const bool replaces = item.present && mode_ == PutMode::kReplace;
+  std::uint64_t expected = replaces ? item.present->version() : 0;
   item.present = {};  // a reference of ours must not keep the replaced bytes
   for (int tries = 0; tries < kPublishTries; ++tries) {
     route::CasResult cas =

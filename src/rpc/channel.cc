@@ -128,11 +128,26 @@ Result<void> Channel::send_pieces(std::span<iovec> pieces, env::Nanos deadline) 
       pieces = consume(pieces, sent.bytes);
     } else if (sent.status != env::IoStatus::kWouldBlock) {
       return fail(Code::kUnavailable, "sending to " + peer_ + ": the connection is closed");
-    } else if (env::wait_ready(fd_.get(), env::kWritable, deadline) == 0) {
+    } else if (!wait_writable(pieces, deadline)) {
       return fail(Code::kDeadlineExceeded, "sending to " + peer_ + ": it does not read");
     }
   }
   return {};
+}
+
+// A peer that reads makes room within microseconds: trying again beats a sleep and its wake-up.
+bool Channel::wait_writable(std::span<iovec>& pieces, env::Nanos deadline) {
+  const env::SpinTicket ticket;
+  const env::Nanos spin_end = env::monotonic_now() + spin_;
+  for (int polls = 1; ticket.granted() && env::monotonic_now() < spin_end; ++polls) {
+    const env::IoResult sent = env::send(fd_.get(), pieces);
+    if (sent.status != env::IoStatus::kWouldBlock) {
+      if (sent.status == env::IoStatus::kOk) pieces = consume(pieces, sent.bytes);
+      return true;  // an error shows itself in the next call
+    }
+    if (polls % kPollsPerYield == 0) ::sched_yield();
+  }
+  return env::wait_ready(fd_.get(), env::kWritable, deadline) != 0;
 }
 
 bool Channel::peer_closed() const noexcept {
@@ -160,6 +175,8 @@ void Channel::wait(Call& call) {
     ++sleepers_;
     calls_changed_.wait(lock, [&] { return call.done() || !pump_taken_; });
     --sleepers_;
+    // The channel's own thread stood back for this one: it must hear that nobody takes the pump.
+    if (call.done() && sleepers_ == 0 && unwaited_ > 0) calls_changed_.notify_all();
   }
 }
 

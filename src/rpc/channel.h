@@ -102,6 +102,7 @@ class Channel final : private FrameObserver {
   Result<void> send_all(std::string& frame, PayloadSource* payload, std::uint64_t payload_bytes,
                         env::Nanos deadline);
   Result<void> send_pieces(std::span<iovec> pieces, env::Nanos deadline);
+  bool wait_writable(std::span<iovec>& pieces, env::Nanos deadline);
   void pump_until_done(Call& call);
   void pump_once(env::Nanos until);
   bool try_receive();

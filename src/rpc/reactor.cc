@@ -19,7 +19,7 @@ constexpr int kEventsMax = 64;
 constexpr int kIdleTimeoutMs = 500;    // how late an expiry may be noticed
 constexpr int kStopTimeoutMs = 10;     // and the end of a stop
 constexpr int kHotPollsPerEpoll = 16;  // while spinning, other connections are looked at this often
-constexpr int kHotPollsPerYield = 4;   // and the core is offered to whoever waits for it
+constexpr int kHotPollsPerYield = 8;   // and the core is offered to whoever waits for it
 constexpr env::Nanos kExpiryEvery = 100 * env::kMilli;
 
 }  // namespace
@@ -113,17 +113,25 @@ void Reactor::run() {
 // Tries the connection that worked last, without asking epoll first.
 bool Reactor::poll_hot(env::Nanos now) {
   ServerConnection& connection = *hot_;
-  if (!connection.wants_read()) return false;
   bool worked = false;
-  if (!connection.on_readable(now, worked)) {
+  bool alive = true;
+  if (connection.wants_write()) {
+    const std::uint64_t before = counters_.bytes_sent.load(std::memory_order_relaxed);
+    alive = connection.on_writable(now);
+    worked = counters_.bytes_sent.load(std::memory_order_relaxed) != before;
+  }
+  bool received = false;
+  if (alive && connection.wants_read()) alive = connection.on_readable(now, received);
+  if (!alive) {
     close_connection(connection.fd());
     return true;
   }
-  if (worked) update_interest(connection);
-  return worked;
+  return worked || received;
 }
 
 bool Reactor::poll_events(int timeout_ms) {
+  // While it is polled, what epoll thinks of the hot connection does not matter; now it does.
+  if (hot_ != nullptr) update_interest(*hot_);
   std::array<epoll_event, kEventsMax> events;
   const int n = ::epoll_wait(epoll_.get(), events.data(), kEventsMax, timeout_ms);
   bool worked = false;

@@ -39,7 +39,8 @@ struct ServerCounters {
   std::atomic<std::uint64_t> open{0};
   std::atomic<std::uint64_t> requests{0};
   std::atomic<std::uint64_t> bytes_in{0};
-  std::atomic<std::uint64_t> bytes_out{0};
+  std::atomic<std::uint64_t> bytes_out{0};   // of answers that were handed over
+  std::atomic<std::uint64_t> bytes_sent{0};  // that the sockets took
 };
 
 class Reactor;

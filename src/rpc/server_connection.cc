@@ -288,6 +288,7 @@ bool ServerConnection::flush() {
     if (sent.status == env::IoStatus::kWouldBlock) return true;
     if (sent.status != env::IoStatus::kOk) return false;
     out.left = consume(out.left, sent.bytes);
+    counters_.bytes_sent.fetch_add(sent.bytes, std::memory_order_relaxed);
     budget -= std::min(budget, sent.bytes);
   }
   return true;

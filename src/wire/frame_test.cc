@@ -62,7 +62,7 @@ TEST(Frame, GoldenBytes) {
             "0506070809000000"  // payload bytes
             "a8a7a6a5a4a3a2a1"  // trace id
             "44332211"          // timeout
-            "881c642f");    // check value
+            "881c642f");        // check value
   EXPECT_EQ(hex(encoded(FrameHeader{}, "")),
             "4c5244310101010000000000000000000000000000000000"
             "000000000000000000000000000000000000000011a9b701");

@@ -87,7 +87,7 @@ class Observer final : public larder::rpc::FrameObserver {
 // Frames that are valid in themselves, from the fuzzer's choices.
 std::string build_frames(FuzzInput& input, std::vector<Frame>& sent) {
   std::string stream;
-  while (!input.empty() && sent.size() < 16) {
+  while (!input.empty() && sent.size() < 6) {
     const std::uint8_t shape = input.byte();
     const std::size_t body_bytes = (shape & 1) != 0 ? input.below_or(40'000) : input.byte();
     const std::size_t payload_bytes = (shape & 2) != 0 ? input.below_or(40'000) : input.byte();

@@ -87,6 +87,7 @@ void texts() {
   seed("config_fuzz", "hostile", "a: &x [*x]\n? !!tag {k: v}\n---\n");
   seed("address_fuzz", "unix", "unix:/run/larder/node.sock");
   seed("address_fuzz", "v6", "tcp:[fe80::1%eth0]:7411");
+  seed("address_fuzz", "bracketed_name", "tcp:[fg1%eth0]:2411");
   seed("address_fuzz", "host", "node-3.example:80");
   seed("address_fuzz", "bad", std::string("127.0.0.1\0x:99999", 17));
 }

@@ -73,8 +73,8 @@ class GetProbe final : public Probe {
     std::vector<std::string_view> names;
     std::vector<MutableBytes> pieces;
     std::vector<GetItem> items;
-    std::vector<std::byte> value;  // what kGet brought
-    std::vector<std::optional<std::vector<std::byte>>> values;
+    Value value;  // what kGet brought
+    std::vector<Result<Value>> values;
   };
 
   Result<void> connect(Worker& worker, const StoreContext& context) const {
@@ -87,8 +87,8 @@ class GetProbe final : public Probe {
 
   ConstBytes result_of(const Worker& worker, std::size_t i) const {
     if (name_.op != Op::kGet) return worker.pieces[i];
-    if (name_.batch == 1) return worker.value;
-    return worker.values[i] ? ConstBytes(*worker.values[i]) : ConstBytes();
+    if (name_.batch == 1) return worker.value.bytes();
+    return worker.values[i] ? worker.values[i]->bytes() : ConstBytes();
   }
 
   Error wrong_size(std::size_t index, std::uint64_t got) const {

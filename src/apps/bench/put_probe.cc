@@ -128,7 +128,8 @@ class PutProbe final : public Probe {
 
   Result<void> verify(Worker& worker) const {
     for (const PutItem& item : worker.items) {
-      LARDER_ASSIGN(const auto got, worker.client->get(item.key));
+      LARDER_ASSIGN(const Value value, worker.client->get(item.key));
+      const ConstBytes got = value.bytes();
       const ConstBytes want = item.pieces[0];
       if (!std::equal(got.begin(), got.end(), want.begin(), want.end())) {
         return fail(Code::kCorrupt,

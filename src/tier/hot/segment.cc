@@ -128,10 +128,20 @@ void touch_pages(std::byte* data, std::uint64_t bytes) {
   }
 }
 
+void read_pages(const std::byte* from, std::uint64_t bytes) {
+  ::madvise(const_cast<std::byte*>(from), bytes, kPopulateRead);
+  for (std::uint64_t at = 0; at < bytes; at += 4096) {
+    static_cast<void>(*static_cast<const volatile std::byte*>(from + at));
+  }
+}
+
 Result<void> populate(const SharedMapping& mapping) {
   for (std::uint64_t at = 0; at < mapping.bytes();) {
     const std::uint64_t step = std::min(kPopulateStep, mapping.bytes() - at);
     if (::madvise(mapping.data() + at, step, kPopulateWrite) == 0) {
+      // Hypervisors with shadow page tables fill theirs only when a page is really touched: a put
+      // into such a page was seen to take five times as long.
+      touch_pages(mapping.data() + at, step);
       at += step;
     } else if (errno == EINVAL) {  // a kernel before 5.14
       touch_pages(mapping.data() + at, step);
@@ -231,7 +241,7 @@ Result<MappedSegment> MappedSegment::map(int fd, std::uint64_t bytes, const MapO
   if (options.huge_pages) ::madvise(mapping.data(), bytes, MADV_HUGEPAGE);
   ::madvise(mapping.data(), bytes, MADV_DONTDUMP);
   // Only a head start: where the kernel cannot, pages are mapped when they are first read.
-  if (options.populate) ::madvise(mapping.data(), bytes, kPopulateRead);
+  if (options.populate) read_pages(mapping.data(), bytes);
   return MappedSegment(std::move(mapping));
 }
 

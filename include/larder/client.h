@@ -140,7 +140,8 @@ struct NodeInfo {
   std::uint64_t evictions = 0;  // objects, since the node started
   std::uint64_t pins = 0;
   std::uint64_t connections = 0;
-  std::string segment_pages;  // "4KiB" | "2MiB" | "thp"
+  std::uint64_t warmed_bytes = 0;  // of the capacity: pages whose first, slow access is over
+  std::string segment_pages;       // "4KiB" | "2MiB" | "thp"
 };
 
 // A value held in place. While it lives the node keeps the bytes; the view is read-only.

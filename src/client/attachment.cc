@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/attachment.h"
 
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -10,15 +9,12 @@
 
 #include "env/clock.h"
 #include "env/socket.h"
-#include "env/thread.h"
 
 namespace larder::client {
 namespace {
 
 constexpr std::size_t kDescriptorsMin = 3;  // fence, version words, at least one segment
 constexpr std::size_t kDescriptorsMax = 16;
-constexpr std::uint64_t kPopulateStep = 16 << 20;
-constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kHintWindowBytes = 4096;
 
 Result<tier::MappedSegment> map_whole(int fd) {
@@ -29,13 +25,6 @@ Result<tier::MappedSegment> map_whole(int fd) {
   tier::MapOptions options;
   options.huge_pages = true;
   return tier::MappedSegment::map(fd, static_cast<std::uint64_t>(info.st_size), options);
-}
-
-// Hypervisors with shadow page tables fill theirs only when a page is really read.
-void touch(const std::byte* from, std::uint64_t bytes) noexcept {
-  for (std::uint64_t at = 0; at < bytes; at += kPageBytes) {
-    static_cast<void>(*static_cast<const volatile std::byte*>(from + at));
-  }
 }
 
 }  // namespace
@@ -71,32 +60,11 @@ Result<std::shared_ptr<Attachment>> Attachment::open(const rpc::ChannelOptions& 
   std::shared_ptr<Attachment> attachment(new Attachment(std::move(connection.fd), std::move(fence),
                                                         std::move(slots), std::move(segments),
                                                         std::move(hints), connection.epoch));
-  Attachment& made = *attachment;
-  made.populate_thread_ = std::thread([&made] { made.populate(made.stopping_); });
-  return attachment;
-}
-
-Attachment::~Attachment() {
-  stopping_.store(true, std::memory_order_relaxed);
-  if (populate_thread_.joinable()) populate_thread_.join();
-}
-
-// Fills this process's page tables beside the first reads: a fault costs more than the copy of a
-// page, and under some hypervisors ten times as much. Step by step, so that an early end need not
-// wait.
-void Attachment::populate(const std::atomic<bool>& stop) const noexcept {
-  env::set_thread_name("larder-populate");
-  for (const tier::MappedSegment& segment : segments_) {
-    for (std::uint64_t at = 0; at < segment.bytes(); at += kPopulateStep) {
-      if (stop.load(std::memory_order_relaxed)) return;
-      void* begin = const_cast<std::byte*>(segment.data()) + at;
-      if (::madvise(begin, std::min(kPopulateStep, segment.bytes() - at), MADV_POPULATE_READ) !=
-          0) {
-        return;  // an older kernel: faults come one by one, as they always did
-      }
-      touch(segment.data() + at, std::min(kPopulateStep, segment.bytes() - at));
-    }
+  for (const tier::MappedSegment& segment : attachment->segments_) {
+    attachment->warmers_.push_back(
+        std::make_unique<env::PageWarmer>(segment.view(), env::PageWarmer::By::kUser));
   }
+  return attachment;
 }
 
 const std::atomic<std::uint64_t>& Attachment::word(std::uint32_t slot) const noexcept {

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "client/window.h"
 #include "env/fd.h"
+#include "env/page_warmer.h"
 #include "larder/client.h"
 #include "larder/status.h"
 #include "rpc/channel.h"
@@ -38,7 +38,6 @@ class Attachment {
   static Result<std::shared_ptr<Attachment>> open(const rpc::ChannelOptions& options);
 
   std::uint64_t epoch() const noexcept { return epoch_; }
-  ~Attachment();
   // The node's incarnation is still the one that was attached to.
   bool current() const noexcept { return fence_.epoch() == epoch_; }
   // The connection to it still stands; costs a system call.
@@ -67,16 +66,13 @@ class Attachment {
         epoch_(epoch) {}
   const std::atomic<std::uint64_t>& word(std::uint32_t slot) const noexcept;
 
-  void populate(const std::atomic<bool>& stop) const noexcept;
-
   env::Fd connection_;
   tier::FenceView fence_;
   tier::MappedSegment slots_;
   std::vector<tier::MappedSegment> segments_;
   std::unique_ptr<Window> hints_;
   const std::uint64_t epoch_;
-  std::atomic<bool> stopping_{false};
-  std::thread populate_thread_;
+  std::vector<std::unique_ptr<env::PageWarmer>> warmers_;  // of the segments: gone before them
 };
 
 }  // namespace larder::client

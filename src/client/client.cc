@@ -311,9 +311,8 @@ ConstBytes PinnedView::bytes() const noexcept {
 
 Result<PinnedView> Client::view(std::string_view key, const CallOptions& options) {
   ClientCore& core = *impl_->core;
-  auto view = std::make_unique<PinnedView::Impl>();
-  view->attachment = core.attachment(core.deadline_of(options));
-  if (!view->attachment) {
+  auto attachment = core.attachment(core.deadline_of(options));
+  if (!attachment) {
     if (core.path() == Path::kSharedMemory) {
       return fail(Code::kUnavailable, "view: the node's memory is not mapped right now; try again");
     }
@@ -324,8 +323,12 @@ Result<PinnedView> Client::view(std::string_view key, const CallOptions& options
   client::PinOp op(core, std::span(&key, 1), 0);
   LARDER_TRY(core.run(op, options));
   if (op.result().front() != Code::kOk) return fail(with_key(Error(op.result().front()), key));
-  LARDER_ASSIGN(view->lane, core.pin_lane(core.deadline_of(options)));
+  LARDER_ASSIGN(auto lane, core.pin_lane(core.deadline_of(options)));
+  // From here on it has a pin to give back.
+  auto view = std::make_unique<PinnedView::Impl>();
   view->core = impl_->core;
+  view->attachment = std::move(attachment);
+  view->lane = std::move(lane);
   view->key = std::string(key);
   view->route = op.routes().front();
   if (!view->attachment->plausible(view->route) || !view->valid()) {

@@ -66,6 +66,8 @@ bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attac
 }
 
 Result<bool> GetOp::local_pass() {
+  // Values that a connection took along when it broke in the middle of them.
+  for (; at_ < incoming_.size(); ++at_) pending_.push_back(incoming_[at_].item);
   if (scanned_) return pending_.empty();
   scanned_ = true;
   const auto attachment = core_.attachment(deadline());

@@ -325,6 +325,7 @@ Result<rpc::PayloadSink*> InfoOp::on_answer(const wire::FrameHeader& header,
   info_.pins = reply.pins();
   info_.connections = reply.connections();
   info_.segment_pages = reply.segment_pages();
+  info_.warmed_bytes = reply.warmed_bytes();
   socket_ = reply.socket();
   answered_ = true;
   return nullptr;

@@ -168,6 +168,8 @@ Result<void> Node::Impl::add_gauges() {
       {"larder_hot_used_bytes", "DRAM taken", [&hot] { return double(hot.used()); }},
       {"larder_hot_largest_free_bytes", "largest free block",
        [&hot] { return double(hot.largest_free()); }},
+      {"larder_hot_warmed_bytes", "DRAM whose pages were touched once",
+       [&hot] { return double(hot.warmed()); }},
       {"larder_hot_reserved_bytes", "values on their way in",
        number(hot.counters().reserved_bytes)},
       {"larder_hot_metadata_bytes", "memory besides values",

@@ -224,6 +224,7 @@ Result<rpc::Reply> NodeSession::info(std::string_view body) {
   reply.set_segment_pages(std::string(core_.hot->segment().page_kind()));
   reply.set_shared_memory(core_.share_memory);
   reply.set_socket(core_.socket);
+  reply.set_warmed_bytes(core_.hot->warmed());
   return reply_with(reply);
 }
 

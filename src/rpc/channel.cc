@@ -20,7 +20,7 @@ constexpr std::size_t kPiecesMax = 64;
 // How late a deadline may be noticed when the call came after the pump went to sleep.
 constexpr env::Nanos kPumpSleepMax = 50 * env::kMilli;
 constexpr env::Nanos kExpiryEvery = 10 * env::kMilli;
-constexpr int kPollsPerYield = 16;
+constexpr int kPollsPerYield = 32;
 
 }  // namespace
 

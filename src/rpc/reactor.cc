@@ -18,8 +18,8 @@ namespace {
 constexpr int kEventsMax = 64;
 constexpr int kIdleTimeoutMs = 500;    // how late an expiry may be noticed
 constexpr int kStopTimeoutMs = 10;     // and the end of a stop
-constexpr int kHotPollsPerEpoll = 16;  // while spinning, other connections are looked at this often
-constexpr int kHotPollsPerYield = 8;   // and the core is offered to whoever waits for it
+constexpr int kHotPollsPerEpoll = 32;  // while spinning, other connections are looked at this often
+constexpr int kHotPollsPerYield = 24;  // and the core is offered to whoever waits for it
 constexpr env::Nanos kExpiryEvery = 100 * env::kMilli;
 
 }  // namespace

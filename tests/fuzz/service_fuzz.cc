@@ -55,6 +55,33 @@ void open_store(node::StoreCore& core) {
   core.metrics = metrics();
 }
 
+// One for all inputs: making one costs more than most requests. Never destroyed, as nothing here
+// is.
+node::StoreCore& shared_store() {
+  static node::StoreCore& core = *[] {
+    auto* made = new node::StoreCore();
+    open_store(*made);
+    return made;
+  }();
+  return core;
+}
+
+// Each input begins with the same objects, and leaves nothing behind.
+void empty_store(node::StoreCore& core) {
+  std::vector<std::pair<std::uint32_t, std::string>> keys;
+  std::vector<std::uint64_t> hashes;
+  core.routes->scan(0, [&](const larder::route::Entry& entry) {
+    keys.emplace_back(entry.space(), std::string(entry.key()));
+    hashes.push_back(entry.hash());
+    return true;
+  });
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    require(core.routes->remove({keys[i].first, keys[i].second, hashes[i]}, {}).has_value(),
+            "what is listed can be removed");
+  }
+  require(core.routes->size() == 0 && core.hot->used() == 0, "removed bytes are free again");
+}
+
 void store_value(node::StoreCore& core, std::string_view key, std::string_view value) {
   const auto space = core.spaces.intern("t", "d", "s").value();
   auto room = core.hot->reserve(value.size()).value();
@@ -215,13 +242,11 @@ void check_store(node::StoreCore& core) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FuzzInput input(data, size);
-  node::StoreCore core;
-  open_store(core);
+  node::StoreCore& core = shared_store();
   store_value(core, "a", "some value");
   store_value(core, "ab", std::string(5000, 'b'));
   store_value(core, "abc", std::string(100, 'a'));
-  const auto buffer = kOp == wire::Op::kPut ? offer_buffer(core)
-                                            : std::pair<std::uint64_t, std::shared_ptr<void>>();
+  static const auto buffer = offer_buffer(core);
   node::RequestService service(core);
   auto session = service.open_session({true, "fuzz"});
   for (int requests = 0; !input.empty() && requests < 8; ++requests) {
@@ -254,5 +279,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_store(core);
   require(core.hot->counters().reserved_bytes == 0, "reservations end with their session");
   require(core.pins_total() == 0, "and so do pins");
+  empty_store(core);
   return 0;
 }

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "tests/integration/node_process.h"
+#include "node_process.h"
 
 namespace larder::integration {
 namespace {

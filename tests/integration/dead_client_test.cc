@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "node/node.h"
+#include "node_process.h"
 #include "obs/log.h"
-#include "tests/integration/node_process.h"
 
 namespace larder::integration {
 namespace {
@@ -74,10 +74,7 @@ class DeadClientTest : public testing::TestWithParam<Path> {
   Directory dir_;
   std::unique_ptr<node::Node> node_;
 };
-INSTANTIATE_TEST_SUITE_P(Paths, DeadClientTest, testing::ValuesIn(kPaths), [](const auto& info) {
-  if (info.param == Path::kSharedMemory) return "SharedMemory";
-  return info.param == Path::kUnixSocket ? "UnixSocket" : "Tcp";
-});
+INSTANTIATE_TEST_SUITE_P(Paths, DeadClientTest, testing::ValuesIn(kPaths), path_test_name);
 
 // Poll hard: a put is over within a millisecond.
 bool catch_it(const std::function<bool()>& holds) {

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <thread>
 
+#include "node_process.h"
 #include "rpc/channel.h"
-#include "tests/integration/node_process.h"
 #include "wire/frame.h"
 #include "wire/handshake.h"
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tests/integration/node_process.h"
+#include "node_process.h"
 
 namespace larder::integration {
 namespace {

@@ -192,5 +192,9 @@ class NodeProcess {
 };
 
 inline constexpr Path kPaths[] = {Path::kSharedMemory, Path::kUnixSocket, Path::kTcp};
+inline std::string path_test_name(const testing::TestParamInfo<Path>& path) {
+  if (path.param == Path::kSharedMemory) return "SharedMemory";
+  return path.param == Path::kUnixSocket ? "UnixSocket" : "Tcp";
+}
 
 }  // namespace larder::integration

@@ -9,8 +9,8 @@
 
 #include "base/checksum.h"
 #include "larder.pb.h"
+#include "node_process.h"
 #include "rpc/channel.h"
-#include "tests/integration/node_process.h"
 #include "wire/keys.h"
 #include "wire/message.h"
 
@@ -73,7 +73,7 @@ TEST(Terminate, FinishesWhatIsInFlight) {
   NodeProcess node;
   ASSERT_TRUE(node.start()) << node.log();
   for (const Path path : {Path::kUnixSocket, Path::kTcp}) {
-    if (!node.running()) ASSERT_TRUE(node.start()) << node.log();
+    ASSERT_TRUE(node.running() || node.start()) << node.log();
     SlowPut put(node.options(path), "slow", 1 << 20);
     ASSERT_TRUE(put.first_half());
     ASSERT_TRUE(within(5 * env::kSecond,
@@ -178,10 +178,7 @@ class FrozenTest : public testing::TestWithParam<Path> {
   NodeProcess node_;
   std::unique_ptr<Client> client_;
 };
-INSTANTIATE_TEST_SUITE_P(Paths, FrozenTest, testing::ValuesIn(kPaths), [](const auto& info) {
-  if (info.param == Path::kSharedMemory) return "SharedMemory";
-  return info.param == Path::kUnixSocket ? "UnixSocket" : "Tcp";
-});
+INSTANTIATE_TEST_SUITE_P(Paths, FrozenTest, testing::ValuesIn(kPaths), path_test_name);
 
 TEST_P(FrozenTest, EveryCallEndsAtItsDeadline) {
   const Bytes small = make_value(2, 100);

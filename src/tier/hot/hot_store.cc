@@ -11,6 +11,8 @@ namespace {
 constexpr std::uint64_t kBytesPerSlot = 4096;
 constexpr std::uint32_t kSlotsMin = 65536;
 constexpr std::uint32_t kSlotsMax = 1U << 28;
+// A put that must make room itself makes some for its followers too, but does not stop for long.
+constexpr std::uint64_t kEvictStepMax = 64 << 20;
 // A reservation that meets a full store evicts and tries again this often before it pushes back.
 constexpr int kReserveTries = 8;
 // The hand looks at so many entries before it lets others have the lock.
@@ -59,6 +61,11 @@ Result<std::unique_ptr<HotStore>> HotStore::create(const HotOptions& options) {
   segment.name = "larder-hot";
   LARDER_ASSIGN(Segment made, Segment::create(segment));
   store->segment_ = std::make_unique<Segment>(std::move(made));
+  if (options.populate) {
+    store->warmer_ = std::make_unique<env::PageWarmer>(
+        std::span<const std::byte>(store->segment_->data(), store->segment_->bytes()),
+        env::PageWarmer::By::kUserAndKernel);
+  }
   store->options_.capacity = store->segment_->bytes();
   const std::uint64_t wanted =
       options.objects_max != 0 ? options.objects_max : store->options_.capacity / kBytesPerSlot;
@@ -131,7 +138,8 @@ Result<Reservation> HotStore::reserve(std::uint64_t length) {
     if (auto reservation = try_reserve(length)) return std::move(*reservation);
     counters_.evict_stalls.fetch_add(1, std::memory_order_relaxed);
     // Each round asks for twice as much, because what was freed may not lie together.
-    if (evict(std::max<std::uint64_t>(rounded << tries, options_.capacity / 128)) == 0) break;
+    if (evict(std::max(rounded << tries, std::min(options_.capacity / 128, kEvictStepMax))) == 0)
+      break;
   }
   if (auto reservation = try_reserve(length)) return std::move(*reservation);
   counters_.backpressure.fetch_add(1, std::memory_order_relaxed);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "env/page_warmer.h"
 #include "larder/status.h"
 #include "route/authority.h"
 #include "tier/hot/clock_policy.h"
@@ -90,6 +91,8 @@ class HotStore final : public route::ReplicaOwner {
   std::uint64_t used() const;  // bytes taken in the segment, reservations and pinned included
   std::uint64_t free_bytes() const;
   std::uint64_t largest_free() const;
+  // Bytes whose pages the background pass has touched; the capacity when there is none.
+  std::uint64_t warmed() const noexcept { return warmer_ ? warmer_->warmed() : capacity(); }
   std::uint32_t slots() const noexcept { return slots_max_; }
   const HotCounters& counters() const noexcept { return counters_; }
   const Segment& segment() const noexcept { return *segment_; }
@@ -113,6 +116,7 @@ class HotStore final : public route::ReplicaOwner {
   HotOptions options_;
   route::RouteAuthority* authority_ = nullptr;
   std::unique_ptr<Segment> segment_;
+  std::unique_ptr<env::PageWarmer> warmer_;  // after the segment, which it reads
   std::unique_ptr<Segment> slot_segment_;
   std::uint32_t slots_max_ = 0;
   HotCounters counters_;

@@ -139,9 +139,6 @@ Result<void> populate(const SharedMapping& mapping) {
   for (std::uint64_t at = 0; at < mapping.bytes();) {
     const std::uint64_t step = std::min(kPopulateStep, mapping.bytes() - at);
     if (::madvise(mapping.data() + at, step, kPopulateWrite) == 0) {
-      // Hypervisors with shadow page tables fill theirs only when a page is really touched: a put
-      // into such a page was seen to take five times as long.
-      touch_pages(mapping.data() + at, step);
       at += step;
     } else if (errno == EINVAL) {  // a kernel before 5.14
       touch_pages(mapping.data() + at, step);

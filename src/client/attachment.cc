@@ -62,7 +62,7 @@ Result<std::shared_ptr<Attachment>> Attachment::open(const rpc::ChannelOptions& 
                                                         std::move(hints), connection.epoch));
   for (const tier::MappedSegment& segment : attachment->segments_) {
     attachment->warmers_.push_back(
-        std::make_unique<env::PageWarmer>(segment.view(), env::PageWarmer::By::kUser));
+        std::make_unique<env::PageWarmer>(segment.view(), env::PageWarmer::By::kReader));
   }
   return attachment;
 }

@@ -295,9 +295,11 @@ Result<void> ClientCore::register_buffer(MutableBytes range) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(range.data()) / page * page;
   const auto end = reinterpret_cast<std::uintptr_t>(range.data()) + range.size();
-  // Faults every page in for writing, and says so when one is not mapped or not writable.
-  if (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0 &&
-      errno != EINVAL) {
+  // Faults every page in for writing, and says so when one is not mapped or not writable. An empty
+  // range only tells whether this kernel can (5.14 and later).
+  void* const start = reinterpret_cast<void*>(begin);
+  const bool can_populate = ::madvise(start, 0, MADV_POPULATE_WRITE) == 0;
+  if (can_populate && ::madvise(start, end - begin, MADV_POPULATE_WRITE) != 0) {
     return fail(Code::kInvalidArgument,
                 "register_buffer: the range is not mapped and writable: " + env::errno_text(errno));
   }

@@ -28,6 +28,18 @@ void touch_by_user(std::span<const std::byte> pages) noexcept {
   }
 }
 
+// Writing needs its own first time. Exchanging a byte for itself writes, and changes nothing,
+// whoever else writes there meanwhile.
+void touch_for_writing(std::span<const std::byte> pages) noexcept {
+  for (std::size_t at = 0; at < pages.size(); at += kPage) {
+    auto* byte = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(pages.data() + at));
+    const std::atomic_ref<std::uint8_t> cell(*byte);
+    std::uint8_t seen = cell.load(std::memory_order_relaxed);
+    while (!cell.compare_exchange_weak(seen, seen, std::memory_order_relaxed)) {
+    }
+  }
+}
+
 // The kernel copies one byte of each page into a pipe, which is emptied again.
 void touch_by_kernel(std::span<const std::byte> pages, int pipe_in, int pipe_out) noexcept {
   std::array<iovec, kStepPages> bytes;
@@ -55,13 +67,14 @@ void PageWarmer::run(By by) {
   set_thread_name("larder-warmer");
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
   std::array<int, 2> ends = {-1, -1};
-  const bool kernel = by == By::kUserAndKernel && ::pipe2(ends.data(), O_CLOEXEC) == 0;
+  const bool kernel = by == By::kOwner && ::pipe2(ends.data(), O_CLOEXEC) == 0;
   const Fd out(ends[0]);
   const Fd in(ends[1]);
   for (std::size_t at = 0; at < range_.size(); at += kStepPages * kPage) {
     if (stopping_.load(std::memory_order_relaxed)) return;
     const auto step = range_.subspan(at, std::min(range_.size() - at, kStepPages * kPage));
     touch_by_user(step);
+    if (by == By::kOwner) touch_for_writing(step);
     if (kernel) touch_by_kernel(step, in.get(), out.get());
     warmed_.store(at + step.size(), std::memory_order_relaxed);
   }

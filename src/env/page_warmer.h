@@ -19,10 +19,11 @@ namespace larder::env {
 class PageWarmer {
  public:
   enum class By : std::uint8_t {
-    kUser,           // memcpy will read it
-    kUserAndKernel,  // and the kernel will receive into it or send from it
+    kReader,  // mapped for reading; memcpy will read it
+    kOwner,   // mapped for writing too; and the kernel will receive into it and send from it
   };
-  // Only reads. The range must stay mapped until this object is destroyed.
+  // Changes no byte, whoever else writes meanwhile. The range must stay mapped until this object is
+  // destroyed.
   PageWarmer(std::span<const std::byte> range, By by);
   ~PageWarmer();
   PageWarmer(const PageWarmer&) = delete;

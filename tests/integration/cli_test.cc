@@ -124,10 +124,10 @@ TEST_F(CliTest, ExitCodesAreAsDocumented) {
 }
 
 TEST_F(CliTest, AFrozenNodeIsExitThreeInTime) {
-  node_.signal(SIGSTOP);
+  node_.freeze();
   const env::Nanos before = env::monotonic_now();
   const Outcome frozen = at_node("get a --timeout 300ms");
-  node_.signal(SIGCONT);
+  node_.thaw();
   EXPECT_EQ(frozen.exit, 3) << frozen.err;
   EXPECT_LT(env::monotonic_now() - before, 4 * env::kSecond);  // connecting has its own patience
 }

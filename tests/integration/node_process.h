@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +132,13 @@ class NodeProcess {
            !child_->ended();
   }
   void signal(int number) const { ::kill(child_->pid(), number); }
+  // SIGSTOP, and returns when every thread of it stands still.
+  void freeze() const {
+    signal(SIGSTOP);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(child_->pid()), &info, WSTOPPED);
+  }
+  void thaw() const { signal(SIGCONT); }
   pid_t pid() const { return child_->pid(); }
   // SIGKILL, and reaped.
   void kill() {

@@ -150,7 +150,7 @@ class FrozenTest : public testing::TestWithParam<Path> {
       ASSERT_TRUE(client_->put("k" + std::to_string(i), make_value(1, 20'000)));
     }
   }
-  void TearDown() override { node_.signal(SIGCONT); }
+  void TearDown() override { node_.thaw(); }
 
   void expect_deadline(const char* what, const std::function<Code()>& call) {
     const env::Nanos before = env::monotonic_now();
@@ -184,7 +184,7 @@ TEST_P(FrozenTest, EveryCallEndsAtItsDeadline) {
   const Bytes small = make_value(2, 100);
   const Bytes large = make_value(3, 4 << 20);
   const std::vector<std::string_view> keys = {"k0", "x", "k1"};
-  node_.signal(SIGSTOP);
+  node_.freeze();
   expect_deadline("info", [&] { return code_of(client_->info()); });
   expect_deadline("get", [&] { return code_of(client_->get("k1")); });
   expect_deadline("exists", [&] { return code_of(client_->exists(keys)); });
@@ -195,12 +195,12 @@ TEST_P(FrozenTest, EveryCallEndsAtItsDeadline) {
   expect_deadline("remove", [&] { return code_of(client_->remove("k0")); });
   expect_deadline("list", [&] { return code_of(client_->list("")); });
   expect_deadline("pin", [&] { return code_of(client_->pin("k1")); });
-  node_.signal(SIGCONT);
+  node_.thaw();
   expect_works();
 }
 
 TEST_P(FrozenTest, ManyThreadsEachWithItsOwnDeadline) {
-  node_.signal(SIGSTOP);
+  node_.freeze();
   std::vector<std::thread> threads;
   for (int i = 0; i < 12; ++i) {
     threads.emplace_back([this, i] {
@@ -218,7 +218,7 @@ TEST_P(FrozenTest, ManyThreadsEachWithItsOwnDeadline) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  node_.signal(SIGCONT);
+  node_.thaw();
   expect_works();
 }
 
@@ -229,7 +229,7 @@ TEST_P(FrozenTest, AsynchronousCallsToo) {
   for (int i = 0; i < 10; ++i) keys.push_back("a" + std::to_string(i));
   std::vector<PutItem> items;
   for (const std::string& key : keys) items.push_back({key, std::span(&piece, 1)});
-  node_.signal(SIGSTOP);
+  node_.freeze();
   const env::Nanos before = env::monotonic_now();
   std::vector<std::future<Result<std::vector<PutResult>>>> futures;
   for (const PutItem& item : items) futures.push_back(client_->put_future(std::span(&item, 1)));
@@ -240,12 +240,12 @@ TEST_P(FrozenTest, AsynchronousCallsToo) {
   }
   // Those that needed a connection of their own waited for it one after the other.
   EXPECT_LT(env::monotonic_now() - before, 10 * kShort.count() * env::kMilli + kLate);
-  node_.signal(SIGCONT);
+  node_.thaw();
   expect_works();
 }
 
 TEST_P(FrozenTest, ConnectingEndsAtItsTimeout) {
-  node_.signal(SIGSTOP);
+  node_.freeze();
   ClientOptions options = node_.options(GetParam());
   options.connect_timeout = kShort;
   expect_deadline("connect", [&] { return code_of(Client::connect(options)); });

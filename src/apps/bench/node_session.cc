@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "env/clock.h"
 #include "env/socket.h"
 
 namespace larder::apps {
@@ -30,6 +31,8 @@ constexpr env::Nanos kAnnouncePatience = 5 * env::kSecond;
 constexpr std::string_view kAnnounced = "listening on ";
 
 // The node takes a free port and says which: "... listening on UNIX TCP http HTTP".
+constexpr env::Nanos kWarmTimeout = 120 * env::kSecond;
+
 Result<std::string> announced_tcp(const LocalNode& node) {
   const env::Nanos end = env::monotonic_now() + kAnnouncePatience;
   while (env::monotonic_now() < end) {
@@ -68,7 +71,21 @@ Result<std::unique_ptr<NodeSession>> NodeSession::open(const BenchOptions& optio
   LARDER_ASSIGN(session->node_, LocalNode::start(node));
   session->unix_address_ = session->node_->address();
   LARDER_ASSIGN(session->tcp_address_, announced_tcp(*session->node_));
+  LARDER_TRY(session->wait_warm());
   return session;
+}
+
+// A young node still touches its pages for the first time; the limits' buffers are warm too.
+Result<void> NodeSession::wait_warm() const {
+  LARDER_ASSIGN(const auto client, connect(BenchPath::kUnix, 0));
+  env::Clock& clock = env::system_clock();
+  const env::Nanos deadline = clock.now() + kWarmTimeout;
+  while (clock.now() < deadline) {
+    LARDER_ASSIGN(const NodeInfo info, client->info());
+    if (info.warmed_bytes >= info.capacity_bytes) break;
+    clock.sleep(20 * env::kMilli);
+  }
+  return {};
 }
 
 const std::string& NodeSession::address(BenchPath path) const noexcept {

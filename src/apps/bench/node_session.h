@@ -29,6 +29,7 @@ class NodeSession {
   Result<pid_t> pid() const;
 
  private:
+  Result<void> wait_warm() const;
   NodeSession() = default;
   const std::string& address(BenchPath path) const noexcept;
 

@@ -64,7 +64,7 @@ Result<std::unique_ptr<HotStore>> HotStore::create(const HotOptions& options) {
   if (options.populate) {
     store->warmer_ = std::make_unique<env::PageWarmer>(
         std::span<const std::byte>(store->segment_->data(), store->segment_->bytes()),
-        env::PageWarmer::By::kUserAndKernel);
+        env::PageWarmer::By::kOwner);
   }
   store->options_.capacity = store->segment_->bytes();
   const std::uint64_t wanted =

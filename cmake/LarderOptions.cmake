@@ -20,8 +20,8 @@ if(LARDER_SANITIZE)
   add_compile_options(-fsanitize=${LARDER_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LARDER_SANITIZE})
   if(LARDER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # gcc's TSan does not model fences and says so. The one we use orders reads of memory that another
-    # process writes, which no TSan sees anyway.
+    # gcc's TSan does not model fences and says so. The one we use orders reads of memory that
+    # another process writes, which no TSan sees anyway.
     add_compile_options(-Wno-tsan)
   endif()
 endif()

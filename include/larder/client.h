@@ -63,7 +63,7 @@ struct ClientOptions {
 
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the client's default
-  std::uint64_t trace_id = 0;            // carried to the node's logs and metrics
+  std::uint64_t trace_id = 0;            // travels in the frame and comes back in the answer
 };
 
 enum class PutMode : std::uint8_t {

@@ -118,9 +118,9 @@ Check check_seal(const HostReport& host) {
     return ok("memfd_seal", "F_SEAL_FUTURE_WRITE holds");
   const std::string found =
       memfd.seal_errno != 0 ? error_text(memfd.seal_errno) : "accepted but not enforced";
-  return warn("memfd_seal", found,
-              "memory cannot be shared read-only: clients here use the socket and pay a copy",
-              "use Linux 5.1 or newer; allow fcntl(F_ADD_SEALS) in the sandbox");
+  return fatal("memfd_seal", found,
+               "a node does not start: it could not keep clients from writing to its memory",
+               "use Linux 5.1 or newer; allow fcntl(F_ADD_SEALS) in the sandbox");
 }
 
 Check check_huge_pages(const HostReport& host) {

@@ -294,7 +294,8 @@ struct PinnedView::Impl {
     client::UnpinOp op(*core, key);
     static_cast<void>(core->run(op, {}).has_value());  // a pin that stays ends with the connection
   }
-  bool valid() const noexcept { return attachment->current() && !lane->channel->broken(); }
+  // The pin lives as long as its connection, and the node may have closed that one already.
+  bool valid() const noexcept { return attachment->current() && !lane->channel->peer_closed(); }
 };
 
 PinnedView::PinnedView(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

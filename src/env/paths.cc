@@ -37,8 +37,11 @@ Result<void> make_private_parent(const std::string& path) {
   const std::string parent = path.substr(0, slash);
   struct stat info {};
   if (::stat(parent.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return {};
-    return fail(Code::kInvalidArgument, parent + " is not a directory");
+    if (!S_ISDIR(info.st_mode)) return fail(Code::kInvalidArgument, parent + " is not a directory");
+    // Who owns the folder can put another socket in the place of ours.
+    if (info.st_uid == ::geteuid() || info.st_uid == 0) return {};
+    return fail(Code::kPermissionDenied,
+                parent + " belongs to another user; choose another socket path");
   }
   LARDER_TRY(make_private_parent(parent));
   if (::mkdir(parent.c_str(), 0700) == 0 || errno == EEXIST) return {};

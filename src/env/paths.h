@@ -7,7 +7,8 @@
 
 namespace larder::env {
 
-// Makes the directories above `path` that are missing, with mode 0700.
+// Makes the directories above `path` that are missing, with mode 0700. kPermissionDenied when the
+// one that holds `path` belongs to another user than this one or root.
 Result<void> make_private_parent(const std::string& path);
 // A cluster token: 16 to 4096 bytes, trailing newlines cut off. The file must be private (mode
 // 0600).

@@ -268,6 +268,17 @@ void set_no_delay(int tcp_socket) noexcept {
   ::setsockopt(tcp_socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
+void set_keep_alive(int tcp_socket) noexcept {
+  const auto set = [tcp_socket](int level, int name, int value) {
+    ::setsockopt(tcp_socket, level, name, &value, sizeof(value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 120'000);
+}
+
 short wait_ready(int fd, short events, Nanos deadline) noexcept {
   pollfd entry{fd, events, 0};
   while (true) {

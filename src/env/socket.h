@@ -62,6 +62,8 @@ struct PeerUser {
 Result<PeerUser> peer_user(int unix_socket);
 
 void set_no_delay(int tcp_socket) noexcept;
+// A peer whose host vanished without a word is noticed within about two minutes.
+void set_keep_alive(int tcp_socket) noexcept;
 
 inline constexpr short kReadable = 1;
 inline constexpr short kWritable = 4;

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
+#include "base/checksum.h"
 #include "env/paths.h"
 #include "env/socket.h"
 #include "env/thread.h"
@@ -31,6 +33,12 @@ Result<tier::PageMode> page_mode(const std::string& text) {
   if (text == "thp") return tier::PageMode::kThp;
   if (text == "2m") return tier::PageMode::kHuge2M;
   return fail(Code::kInvalidArgument, "hot.pages: '" + text + "' is not auto, 4k, thp or 2m");
+}
+
+std::string id_of(const std::string& socket) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "node-%08x", static_cast<unsigned>(hash64(socket)));
+  return name;
 }
 
 meta::Micros micros(std::chrono::nanoseconds duration) {
@@ -87,7 +95,7 @@ Result<void> Node::Impl::open_store() {
 
 Result<void> Node::Impl::join_cluster() {
   LARDER_ASSIGN(backend, meta::open_backend(options.meta));
-  lease.stable_id = options.id.empty() ? "node-" + std::to_string(::geteuid()) : options.id;
+  lease.stable_id = options.id.empty() ? id_of(options.socket) : options.id;
   lease.epoch = core.fence->epoch();
   lease.state = meta::NodeState::kActive;
   lease.capacity_bytes = core.hot->capacity();

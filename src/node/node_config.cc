@@ -13,8 +13,8 @@ using std::chrono::seconds;
 void add_node_keys(env::ConfigSchema& schema, NodeOptions& options) {
   using env::into;
   schema
-      .add_string("node.id", "", {0, 128}, "stable name of this node; empty: from the socket path",
-                  into(options.id))
+      .add_string("node.id", "", {0, 128},
+                  "stable name of this node; empty: made from the socket path", into(options.id))
       .add_string("node.socket", "", {0, 107}, "Unix socket path; empty: the user's default",
                   into(options.socket))
       .add_list("node.listen", "127.0.0.1:7411", {0, 16}, "TCP addresses HOST:PORT to listen on",
@@ -26,6 +26,9 @@ void add_node_keys(env::ConfigSchema& schema, NodeOptions& options) {
                   into(options.token_file))
       .add_bool("node.insecure", false, "listen beyond loopback although no token is asked for",
                 into(options.insecure))
+      .add_bool("node.http_open", false,
+                "let other hosts read metrics: node.http has no access control",
+                into(options.http_open))
       .add_bool("node.share_memory", true, "let clients of this host map the segments, read-only",
                 into(options.share_memory))
       .add_string("node.meta", "memory://", {1, 1024}, "metadata service", into(options.meta))
@@ -97,6 +100,15 @@ Result<NodeOptions> default_node_options() {
 Result<void> validate(const NodeOptions& options) {
   if (options.hot_low_watermark > options.hot_high_watermark) {
     return fail(Code::kInvalidArgument, "hot.low_watermark must not be above hot.high_watermark");
+  }
+  if (!options.http.empty()) {
+    LARDER_ASSIGN(const env::SocketAddress address, env::SocketAddress::parse(options.http));
+    if (!address.is_loopback() && !options.http_open) {
+      return fail(Code::kInvalidArgument,
+                  "node.http: " + options.http +
+                      " can be reached from other hosts and asks nobody "
+                      "who they are; set node.http_open: true if that is meant");
+    }
   }
   for (const std::string& text : options.listen) {
     LARDER_ASSIGN(const env::SocketAddress address, env::SocketAddress::parse(text));

@@ -18,6 +18,7 @@ struct NodeOptions {
   std::vector<std::string> listen;  // "HOST:PORT"; empty: no TCP
   std::string http;                 // "HOST:PORT" of the metrics server; empty: none
   std::string token_file;           // asked of everybody, on every listener
+  bool http_open = false;           // allows the metrics server beyond loopback
   bool insecure = false;            // allows listening beyond loopback without a token
   bool share_memory = true;         // clients of this host may map the segments, read-only
   std::string meta = "memory://";

@@ -97,6 +97,10 @@ Result<rpc::Reply> NodeSession::get(std::string_view body) {
     if (!key_fits(refs_[i].key)) {
       code = Code::kInvalidArgument;
       add_error(get_reply_, i, "a key has 1 to 1024 bytes");
+    } else if (entry && !get_request_.routes_only() &&
+               entry->length() > wire::kPayloadBytesMax - reply.payload_bytes) {
+      code = Code::kTooLarge;
+      add_error(get_reply_, i, "one answer carries at most 64 GiB; ask for fewer values at a time");
     } else if (entry && entry->length() > room) {
       code = Code::kInvalidArgument;
       add_error(get_reply_, i,

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -362,11 +363,24 @@ Result<void> prove_token(const Handshaken& connection, const ChannelOptions& opt
   return env::send_all(connection.fd.get(), proof, deadline);
 }
 
+// A Unix socket in a place that others can write to may be somebody else's.
+Result<void> check_server_user(const ChannelOptions& options, int fd) {
+  if (options.address.kind != env::SocketAddress::Kind::kUnix) {
+    env::set_keep_alive(fd);
+    return {};
+  }
+  LARDER_ASSIGN(const env::PeerUser user, env::peer_user(fd));
+  if (user.uid == ::geteuid() || user.uid == 0 || ::geteuid() == 0) return {};
+  return fail(Code::kPermissionDenied,
+              "the node there runs as another user (uid " + std::to_string(user.uid) + ")");
+}
+
 Result<Handshaken> shake(const ChannelOptions& options, const wire::ClientHello& hello, int pass_fd,
                          env::Nanos deadline) {
   Handshaken connection;
   LARDER_ASSIGN(connection.fd, env::connect_to(options.address, deadline));
   const int fd = connection.fd.get();
+  LARDER_TRY(check_server_user(options, fd));
   LARDER_TRY(env::send_all(fd, wire::encode(hello), deadline));
   std::array<std::byte, wire::kServerHelloBytes> answer_bytes;
   LARDER_TRY(env::receive_all(fd, answer_bytes, deadline));

@@ -211,6 +211,7 @@ Result<Peer> Reactor::admit(int fd, bool local) {
   peer.local = local;
   if (!local) {
     env::set_no_delay(fd);
+    env::set_keep_alive(fd);
     peer.name = "tcp";
     return peer;
   }

@@ -162,12 +162,15 @@ class NodeProcess {
     options.window_bytes = 256 << 10;
     return options;
   }
-  std::unique_ptr<Client> connect(Path path,
-                                  std::chrono::milliseconds timeout = std::chrono::seconds(10)) {
+  std::unique_ptr<Client> connect(
+      Path path, std::chrono::milliseconds timeout = std::chrono::seconds(10)) const {
     ClientOptions wanted = options(path);
     wanted.timeout = timeout;
+    return connect(std::move(wanted));
+  }
+  static std::unique_ptr<Client> connect(ClientOptions wanted) {
     auto made = Client::connect(std::move(wanted));
-    EXPECT_TRUE(made) << words(made) << "\n" << log();
+    EXPECT_TRUE(made) << words(made);
     return made ? std::move(*made) : nullptr;
   }
   // A number from its metrics page; -1 when it is not there.

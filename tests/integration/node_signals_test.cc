@@ -171,8 +171,8 @@ class FrozenTest : public testing::TestWithParam<Path> {
     const auto got = client_->get("after", patient);
     ASSERT_TRUE(got) << words(got);
     EXPECT_TRUE(same(got->bytes(), value));
-    const auto unseen = client_->exists("k2", patient);
-    EXPECT_TRUE(unseen && *unseen) << words(unseen);
+    const auto present = client_->exists("after", patient);
+    EXPECT_TRUE(present && *present) << words(present);
   }
 
   NodeProcess node_;
@@ -218,6 +218,27 @@ TEST_P(FrozenTest, ManyThreadsEachWithItsOwnDeadline) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  node_.thaw();
+  expect_works();
+}
+
+TEST_P(FrozenTest, AShortCallDoesNotWaitForALongOne) {
+  ClientOptions options = node_.options(GetParam());
+  options.connections_max = 1;
+  client_ = NodeProcess::connect(options);
+  ASSERT_TRUE(client_);
+  node_.freeze();
+  std::thread patient([this] {
+    const Bytes value = make_value(3, 8 << 20);  // more than sockets and windows hold
+    PutOptions long_put;
+    long_put.timeout = kShort * 10;
+    EXPECT_FALSE(client_->put("long", value, long_put));
+  });
+  env::system_clock().sleep(100 * env::kMilli);  // so that it is sending by now
+  CallOptions quick;
+  quick.timeout = kShort;
+  expect_deadline("exists", [&] { return code_of(client_->exists("k2", quick)); });
+  patient.join();
   node_.thaw();
   expect_works();
 }

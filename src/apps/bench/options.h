@@ -24,7 +24,7 @@ struct BenchOptions {
   std::vector<std::string> addresses;   // of a running node; empty: start one
   std::vector<std::string> node_flags;  // for the node that is started
   std::string token_file;
-  std::uint64_t set_bytes = 512ULL << 20;  // stored values that a case rotates over
+  std::uint64_t set_bytes = 128ULL << 20;  // stored values that a case rotates over
   std::size_t keys = 0;                    // values in the set; 0: as many as set_bytes hold
   std::string json_file;
 

@@ -42,17 +42,13 @@ build: deps _release ## build the larder program (build/release/larder)
 	$(call done,build)
 
 # Ends with ctest's own summary, so its last line is the verdict.
-test: ## what CI runs: house rules, all tests, ASan+UBSan, then TSan
-	$(call say,[1/5] checking packages)
+test: ## what CI runs: house rules and all tests (test-asan and test-tsan go further)
+	$(call say,[1/3] checking packages)
 	@tools/install_deps.sh --test
-	$(call say,[2/5] house rules)
+	$(call say,[2/3] house rules)
 	@$(MAKE) _check
-	$(call say,[3/5] building dev with $(JOBS) jobs and testing)
+	$(call say,[3/3] building dev with $(JOBS) jobs and testing)
 	@$(MAKE) _dev
-	$(call say,[4/5] building asan and testing all under ASan and UBSan)
-	@$(MAKE) _asan
-	$(call say,[5/5] building tsan and testing the label concurrent under TSan)
-	@$(MAKE) _tsan
 
 check: ## the house rules (docs/style.md) and the self-tests of their checker
 	@$(MAKE) _check
@@ -62,7 +58,7 @@ format: ## run clang-format over every C++ file
 	@git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cc' '*.c' | \
 	  xargs -0 -r -n 16 -P $(JOBS) "$$(command -v clang-format-14 || echo clang-format)" -i
 
-test-dev: deps-test _dev ## build and run all tests (build/dev)
+test-dev: deps-test _dev ## all tests without sanitizers: quickest to build (build/dev)
 test-asan: deps-test _asan ## all tests under AddressSanitizer and UBSan (build/asan)
 test-tsan: deps-test _tsan ## the tests labelled concurrent under ThreadSanitizer (build/tsan)
 

@@ -33,20 +33,28 @@ std::uint64_t hash64(std::string_view text, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 
-Checksum64::Checksum64() : state_(std::make_unique<State>()) {
-  reset();
-}
+Checksum64::Checksum64() = default;
 Checksum64::~Checksum64() = default;
 Checksum64::Checksum64(Checksum64&&) noexcept = default;
 Checksum64& Checksum64::operator=(Checksum64&&) noexcept = default;
 void Checksum64::reset() noexcept {
-  XXH3_64bits_reset(&state_->xxh);
+  whole_.reset();
+  streaming_ = false;
 }
 void Checksum64::update(std::span<const std::byte> bytes) noexcept {
+  if (!streaming_) {
+    if (!state_) state_ = std::make_unique<State>();
+    XXH3_64bits_reset(&state_->xxh);
+    streaming_ = true;
+  }
   XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
 }
+void Checksum64::update_whole(std::span<const std::byte> bytes) noexcept {
+  whole_ = checksum64(bytes);
+}
 std::uint64_t Checksum64::digest() const noexcept {
-  return XXH3_64bits_digest(&state_->xxh);
+  if (whole_) return *whole_;
+  return streaming_ ? XXH3_64bits_digest(&state_->xxh) : checksum64({});
 }
 
 void copy_and_update(std::byte* to, std::span<const std::byte> from, Checksum64& sum) noexcept {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -23,11 +24,15 @@ class Checksum64 {
   Checksum64& operator=(Checksum64&&) noexcept;
   void reset() noexcept;
   void update(std::span<const std::byte> bytes) noexcept;
+  // The only piece there is, after reset(): spares small values the streaming state.
+  void update_whole(std::span<const std::byte> bytes) noexcept;
   std::uint64_t digest() const noexcept;
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<State> state_;  // made when first needed
+  bool streaming_ = false;        // state_ holds what came since reset()
+  std::optional<std::uint64_t> whole_;
 };
 
 // Copies and checksums in one pass: each piece is hashed while it is in the nearest cache. The copy

@@ -64,7 +64,11 @@ std::size_t InlineSource::next(std::span<iovec> into) {
   while (count + 1 < into.size() && bytes < kInlineBytes && !at_end()) {
     const ConstBytes part = take(kInlineBytes - bytes);
     if (!part.empty()) {
-      sum_.update(part);
+      if (part.size() == bytes_of(items_[item_])) {
+        sum_.update_whole(part);
+      } else {
+        sum_.update(part);
+      }
       into[count++] = {const_cast<std::byte*>(part.data()), part.size()};
       bytes += part.size();
     }

@@ -171,7 +171,14 @@ void PutCall::advance_values(std::size_t bytes) {
 
 // Bytes of the current value are in place: hash them while they are in the cache.
 void PutCall::value_bytes(const std::byte* at, std::uint64_t bytes) {
-  if (current().fate != Fate::kRefused) sum_.update({at, static_cast<std::size_t>(bytes)});
+  const std::span<const std::byte> part(at, static_cast<std::size_t>(bytes));
+  if (current().fate != Fate::kRefused) {
+    if (bytes == current().length) {
+      sum_.update_whole(part);
+    } else {
+      sum_.update(part);
+    }
+  }
   done_ += bytes;
 }
 

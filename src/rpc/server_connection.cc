@@ -257,12 +257,22 @@ void ServerConnection::queue(Reply reply, const wire::FrameHeader& request) {
   wire::seal_frame(header, reply.frame);
   counters_.bytes_out.fetch_add(reply.frame.size() + reply.payload_bytes,
                                 std::memory_order_relaxed);
-  auto out = std::make_unique<Outbound>();
+  std::unique_ptr<Outbound> out =
+      spare_ ? std::move(spare_) : std::unique_ptr<Outbound>(new Outbound);
   out->frame = std::move(reply.frame);
   outbound_bytes_ += out->frame.size();
   out->payload = std::move(reply.payload);
   outbound_.push_back(std::move(out));
   if (outbound_.size() == 1) flush();
+}
+
+// Keeps one emptied answer for the next: most connections have one at a time.
+void ServerConnection::retire_front() {
+  spare_ = std::move(outbound_.front());
+  outbound_.pop_front();
+  spare_->payload.reset();
+  spare_->left = {};
+  spare_->frame_taken = false;
 }
 
 // Sends until the socket is full. False: the connection is broken.
@@ -279,7 +289,7 @@ bool ServerConnection::flush() {
       if (out.payload) count += out.payload->next(std::span(out.pieces).subspan(count));
       if (count == 0) {
         outbound_bytes_ -= out.frame.size();
-        outbound_.pop_front();
+        retire_front();
         continue;
       }
       out.left = std::span(out.pieces).first(count);

@@ -42,7 +42,7 @@ class ServerConnection final : private FrameObserver {
   struct Outbound {
     std::string frame;
     std::unique_ptr<PayloadSource> payload;
-    std::array<iovec, 64> pieces{};
+    std::array<iovec, 64> pieces;  // written before read
     std::span<iovec> left;
     bool frame_taken = false;
   };
@@ -63,6 +63,7 @@ class ServerConnection final : private FrameObserver {
   bool accepts_frames() const noexcept override { return wants_read(); }
   void queue(Reply reply, const wire::FrameHeader& request);
   bool flush();
+  void retire_front();
 
   static constexpr std::size_t kOutboundMax = 64;
   static constexpr std::size_t kOutboundBytesMax = 16 << 20;  // of frames; payload is not copied
@@ -83,6 +84,7 @@ class ServerConnection final : private FrameObserver {
   std::shared_ptr<void> buffer_;  // kBuffer connections: keeps the client's memory mapped
   wire::FrameHeader current_;
   std::optional<Reply> held_;  // a refusal that waits for its payload to pass
+  std::unique_ptr<Outbound> spare_;
   std::deque<std::unique_ptr<Outbound>> outbound_;
   std::size_t outbound_bytes_ = 0;
 };

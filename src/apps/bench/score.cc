@@ -34,6 +34,8 @@ constexpr std::array<Bar, 14> kBars = {{
     {"tcp.exists.16384.c1", 1 / 1.5},
 }};
 
+LimitPlan plan_kind(const CaseName& name) noexcept;
+
 LimitPlan plan_local(const CaseName& name, std::uint64_t call_bytes) noexcept {
   if (is_put(name.op)) {
     if (call_bytes <= kLatencyBytesMax) return {LimitKind::kRequestReply, Measure::kLatency};
@@ -49,6 +51,16 @@ LimitPlan plan_local(const CaseName& name, std::uint64_t call_bytes) noexcept {
 }  // namespace
 
 LimitPlan plan_limit(const CaseName& name) noexcept {
+  LimitPlan plan = plan_kind(name);
+  // One caller, one value at a time: the medians of single calls, on both sides. A mean would carry
+  // every stall of a shared machine that happened to fall into one side's rounds.
+  if (name.batch == 1 && name.clients == 1) plan.measure = Measure::kLatency;
+  return plan;
+}
+
+namespace {
+
+LimitPlan plan_kind(const CaseName& name) noexcept {
   if (is_lookup(name.op)) return {LimitKind::kRoundTripLookups, Measure::kLatency};
   const std::uint64_t call_bytes = name.value_bytes * name.batch;
   if (name.path == BenchPath::kLocal) return plan_local(name, call_bytes);
@@ -58,6 +70,8 @@ LimitPlan plan_limit(const CaseName& name) noexcept {
   const bool small = name.batch == 1 && name.clients == 1 && call_bytes <= kLatencyBytesMax;
   return {LimitKind::kRequestReply, small ? Measure::kLatency : Measure::kThroughput};
 }
+
+}  // namespace
 
 double ratio_of(Measure measure, const Summary& ours, const Summary& limit) noexcept {
   const bool latency = measure == Measure::kLatency;

@@ -12,8 +12,9 @@ namespace larder::node {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
-// Page tables of windows up to this size are filled at once, so that no put takes a fault.
-constexpr std::uint64_t kPopulateBytesMax = 1ULL << 30;
+// Windows up to this size are touched at once, so that no put takes a fault; this happens on a
+// network thread, so what is larger is touched beside it.
+constexpr std::uint64_t kPopulateBytesMax = 16ULL << 20;
 
 }  // namespace
 
@@ -35,7 +36,12 @@ Result<std::shared_ptr<ClientBuffer>> ClientBuffer::map(int fd, std::uint64_t by
     ::munmap(header, kHeaderBytes);
     return fail(Code::kCorrupt, "the shared buffer does not begin as one");
   }
-  return std::shared_ptr<ClientBuffer>(new ClientBuffer(std::move(memory), window));
+  std::shared_ptr<ClientBuffer> buffer(new ClientBuffer(std::move(memory), window));
+  if (!options.populate) {
+    buffer->warmer_ =
+        std::make_unique<env::PageWarmer>(buffer->memory_.view(), env::PageWarmer::By::kReader);
+  }
+  return buffer;
 }
 
 ClientBuffer::~ClientBuffer() {

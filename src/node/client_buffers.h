@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "env/fd.h"
+#include "env/page_warmer.h"
 #include "larder/status.h"
 #include "tier/hot/segment.h"
 #include "wire/window.h"
@@ -47,6 +48,7 @@ class ClientBuffer {
   }
 
   tier::MappedSegment memory_;
+  std::unique_ptr<env::PageWarmer> warmer_;  // of a large one; gone before the memory
   wire::WindowHeader* header_;
   std::uint64_t seen_ = 0;  // hints taken; under the registry's lock
 };

@@ -14,7 +14,7 @@ TEST(PlanLimit, LocalReadsAreBoundByMemcpyAndSmallOnesAlsoByTheLookup) {
   EXPECT_EQ(plan("local.get_into.1MiB.b1.c1").kind, LimitKind::kMemcpy);
   EXPECT_EQ(plan("local.get_into.16MiB.b1.c2").kind, LimitKind::kMemcpy);
   EXPECT_EQ(plan("local.get_cached.4KiB.b1.c1").kind, LimitKind::kLookupMemcpy);
-  EXPECT_EQ(plan("local.get_cached.4KiB.b1.c1").measure, Measure::kThroughput);
+  EXPECT_EQ(plan("local.get_cached.4KiB.b1.c1").measure, Measure::kLatency);
 }
 
 TEST(PlanLimit, AnUncachedLocalReadIsOneRoundTrip) {
@@ -30,7 +30,8 @@ TEST(PlanLimit, LocalPutsAreBoundByCopyAndChecksum) {
 
 TEST(PlanLimit, OneAtATimeIsRequestReplyAndBigBatchesAreAStream) {
   EXPECT_EQ(plan("tcp.get_into.16MiB.b1.c1").kind, LimitKind::kRequestReply);
-  EXPECT_EQ(plan("tcp.get_into.16MiB.b1.c1").measure, Measure::kThroughput);
+  EXPECT_EQ(plan("tcp.get_into.16MiB.b1.c1").measure, Measure::kLatency);
+  EXPECT_EQ(plan("tcp.get_into.16MiB.b1.c2").measure, Measure::kThroughput);
   EXPECT_EQ(plan("tcp.put.1MiB.b16.c1").kind, LimitKind::kStream);
   EXPECT_EQ(plan("tcp.get.64KiB.b64.c1").kind, LimitKind::kStream);
   EXPECT_EQ(plan("tcp.get.4KiB.b16.c1").kind, LimitKind::kRequestReply);

@@ -124,11 +124,6 @@ unsigned core_count() noexcept {
   return count;
 }
 
-void busy_wait(Nanos duration) noexcept {
-  const Nanos end = monotonic_now() + duration;
-  while (monotonic_now() < end) cpu_relax();
-}
-
 void cpu_relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -46,7 +46,5 @@ class SpinTicket {
 void set_thread_name(const char* name) noexcept;  // at most 15 characters are kept
 unsigned core_count() noexcept;
 void cpu_relax() noexcept;
-// Stays on the core for about this long without a system call.
-void busy_wait(Nanos duration) noexcept;
 
 }  // namespace larder::env

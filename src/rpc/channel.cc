@@ -21,8 +21,6 @@ constexpr std::size_t kPiecesMax = 64;
 // How late a deadline may be noticed when the call came after the pump went to sleep.
 constexpr env::Nanos kPumpSleepMax = 50 * env::kMilli;
 constexpr env::Nanos kExpiryEvery = 10 * env::kMilli;
-// As the reactor's: bulk is left to gather between receives.
-constexpr env::Nanos kGather = 10 * env::kMicro;
 constexpr int kPollsPerYield = 32;
 
 }  // namespace
@@ -211,10 +209,7 @@ void Channel::run_pump_thread() {
 
 // Receives once, or waits until something came, `until`, or the earliest deadline.
 void Channel::pump_once(env::Nanos until) {
-  if (try_receive()) {
-    if (spin_ > 0 && receiver_.expects_bulk()) env::busy_wait(kGather);
-    return;
-  }
+  if (try_receive()) return;
   env::Nanos now = env::monotonic_now();
   if (spin_ > 0) {
     const env::SpinTicket ticket;

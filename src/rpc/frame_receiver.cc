@@ -44,8 +44,6 @@ Result<Progress> FrameReceiver::receive(int fd, FrameObserver& observer, std::si
     if (step == Progress::kClosed) return step;
     if (step == Progress::kNothing) return progress;
     progress = Progress::kSome;
-    // Bulk that came in part: what follows is left to gather, the caller decides for how long.
-    if (expects_bulk() && before - budget < kReceiveBytesMax / 2) return progress;
     // A short read in buffered mode means that the socket is empty: save the call that says so.
     if (payload_left_ == 0 && before - budget < kBufferBytes / 2) return progress;
   }

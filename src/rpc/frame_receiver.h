@@ -46,9 +46,6 @@ class FrameReceiver {
   Result<void> feed(std::span<const std::byte> bytes, FrameObserver& observer);
   // Redirects the rest of the payload being received to nowhere.
   void discard_payload() noexcept;
-  // So much payload is still to come that polling for every bit of it would cost the sender more
-  // than it brings: let it gather.
-  bool expects_bulk() const noexcept { return payload_left_ > kBulkBytes; }
   bool in_payload() const noexcept { return payload_left_ > 0; }
   // Handles frames that were read while the observer accepted none.
   Result<void> resume(FrameObserver& observer) { return drain_buffer(observer); }
@@ -71,7 +68,6 @@ class FrameReceiver {
   std::size_t buffered() const noexcept { return end_ - begin_; }
 
   static constexpr std::size_t kBufferBytes = 16 << 10;
-  static constexpr std::uint64_t kBulkBytes = 128 << 10;
 
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;

@@ -20,9 +20,6 @@ constexpr int kIdleTimeoutMs = 500;    // how late an expiry may be noticed
 constexpr int kStopTimeoutMs = 10;     // and the end of a stop
 constexpr int kHotPollsPerEpoll = 32;  // while spinning, other connections are looked at this often
 constexpr int kHotPollsPerYield = 24;  // and the core is offered to whoever waits for it
-// Payload is polled for this rarely: every receive takes the socket from under the sender's hands
-// and sends it an acknowledgement, and 40 KiB arrive meanwhile.
-constexpr env::Nanos kGather = 10 * env::kMicro;
 constexpr env::Nanos kExpiryEvery = 100 * env::kMilli;
 
 }  // namespace
@@ -102,7 +99,6 @@ void Reactor::run() {
     ++hot_polls;
     if (hot_ != nullptr && poll_hot(now)) {
       last_work = clock_.now();
-      if (hot_ != nullptr && hot_->expects_bulk()) env::busy_wait(kGather);
       continue;
     }
     if (hot_ == nullptr || hot_polls % kHotPollsPerEpoll == 0) {

@@ -27,7 +27,6 @@ class ServerConnection final : private FrameObserver {
   // Handles what the socket has. False: the connection is over. `worked` tells whether bytes came.
   bool on_readable(env::Nanos now, bool& worked);
   bool on_writable(env::Nanos now);
-  bool expects_bulk() const noexcept { return receiver_.expects_bulk(); }
   bool wants_write() const noexcept { return !outbound_.empty(); }
   // Paused while the peer does not take its answers: the bound on what we hold for it.
   bool wants_read() const noexcept {

@@ -23,7 +23,7 @@ constexpr std::uint64_t kSetBytesMax = 64ULL << 30;
 
 struct Arguments {
   BenchOptions options;
-  std::string set_bytes = "512MiB";
+  std::string set_bytes = "128MiB";
   std::string wait = "spin";
   bool list = false;
 };

@@ -13,9 +13,9 @@ namespace larder::client {
 namespace {
 
 // Small enough that the node starts early, large enough that telling it costs little.
-constexpr std::size_t kStageBytes = 128 << 10;
+constexpr std::size_t kStageBytes = 256 << 10;
 // At most this much is hashed before it is sent, so that the kernel's copy finds it in the cache.
-constexpr std::size_t kInlineBytes = 256 << 10;
+constexpr std::size_t kInlineBytes = 64 << 10;
 constexpr int kPollsPerYield = 64;
 constexpr int kPollsPerLook = 4096;  // at whether the peer is still there
 

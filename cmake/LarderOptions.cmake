@@ -19,6 +19,10 @@ target_compile_options(larder_flags INTERFACE -Wall -Wextra -Wpedantic -Werror -
 if(LARDER_SANITIZE)
   add_compile_options(-fsanitize=${LARDER_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LARDER_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # A false alarm inside libstdc++'s std::function, seen only with sanitizers.
+    add_compile_options(-Wno-maybe-uninitialized)
+  endif()
   if(LARDER_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # gcc's TSan does not model fences and says so. The one we use orders reads of memory that
     # another process writes, which no TSan sees anyway.

@@ -37,6 +37,9 @@ std::string_view path_name(Path path) noexcept {
 namespace larder::client {
 namespace {
 
+// A window holds a few chunks (put_source.cc), whatever was asked for.
+constexpr std::uint64_t kWindowBytesMin = 1 << 20;
+
 Result<rpc::ChannelOptions> channel_options(const ClientOptions& options) {
   rpc::ChannelOptions channel;
   const std::string address =
@@ -267,7 +270,8 @@ Result<Window*> ClientCore::window_of(Lane& lane, env::Nanos deadline) {
     if (lane.window) return lane.window.get();
   }
   LARDER_ASSIGN(std::unique_ptr<Window> window,
-                Window::create(pool_->options_until(deadline), options_.window_bytes));
+                Window::create(pool_->options_until(deadline),
+                               std::max(options_.window_bytes, kWindowBytesMin)));
   const std::lock_guard lock(lane.window_mutex);
   if (!lane.window) lane.window = std::move(window);
   return lane.window.get();

@@ -16,7 +16,7 @@ namespace {
 // 64, 128 and 256 KiB were measured at 0.56, 0.68 and 0.70 of memcpy + XXH3 for 1 MiB.
 constexpr std::size_t kStageBytes = 256 << 10;
 // At most this much is hashed before it is sent: the receiver works meanwhile, and the kernel's
-// copy finds it in the cache. 32, 64, 256 and 1024 KiB were measured at 0.86, 1.1, 0.5 and 0.74 of
+// copy finds it in the cache. 32, 64, 256 and 1024 KiB were measured at 0.86, 1.1, 0.4 and 0.74 of
 // a raw exchange of 1 MiB.
 constexpr std::size_t kInlineBytes = 64 << 10;
 constexpr int kPollsPerYield = 64;

@@ -124,12 +124,4 @@ unsigned core_count() noexcept {
   return count;
 }
 
-void cpu_relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-#endif
-}
-
 }  // namespace larder::env

@@ -45,6 +45,5 @@ class SpinTicket {
 
 void set_thread_name(const char* name) noexcept;  // at most 15 characters are kept
 unsigned core_count() noexcept;
-void cpu_relax() noexcept;
 
 }  // namespace larder::env

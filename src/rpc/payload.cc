@@ -17,13 +17,6 @@ std::size_t DiscardSink::next(std::span<iovec> into) {
   return 1;
 }
 
-std::size_t GatherSource::next(std::span<iovec> into) {
-  const std::size_t n = std::min(into.size(), pieces_.size() - at_);
-  std::copy_n(pieces_.begin() + static_cast<std::ptrdiff_t>(at_), n, into.begin());
-  at_ += n;
-  return n;
-}
-
 std::span<iovec> consume(std::span<iovec> list, std::size_t bytes) noexcept {
   while (!list.empty() && bytes >= list.front().iov_len) {
     bytes -= list.front().iov_len;

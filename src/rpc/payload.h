@@ -46,17 +46,6 @@ class PayloadSource {
   virtual std::size_t next(std::span<iovec> into) = 0;
 };
 
-// One flat gather list.
-class GatherSource final : public PayloadSource {
- public:
-  explicit GatherSource(std::vector<iovec> pieces) : pieces_(std::move(pieces)) {}
-  std::size_t next(std::span<iovec> into) override;
-
- private:
-  std::vector<iovec> pieces_;
-  std::size_t at_ = 0;
-};
-
 // Removes `bytes` from the front of the list; returns what is left of it.
 std::span<iovec> consume(std::span<iovec> list, std::size_t bytes) noexcept;
 std::size_t total_bytes(std::span<const iovec> list) noexcept;

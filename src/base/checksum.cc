@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/short_hash.h"
+
 namespace larder {
 namespace {
 
@@ -29,7 +31,7 @@ std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept {
 }
 
 std::uint64_t hash64(std::string_view text, std::uint64_t seed) noexcept {
-  // Keys are short: the inline-able scalar path is best and needs no dispatch.
+  if (text.size() <= kShortHashMax) return short_hash(text.data(), text.size(), seed);
   return XXH3_64bits_withSeed(text.data(), text.size(), seed);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "larder/status.h"
 #include "route/entry.h"
@@ -16,12 +17,22 @@ struct CasResult {
   EntryRef current;  // when not applied: what is there, empty for nothing
 };
 
+// What a route said at one moment, without a reference: the bytes may be gone when it is read.
+struct RouteView {
+  std::uint64_t version = 0;  // 0: no Active route
+  std::uint64_t length = 0;
+  HotReplica hot;
+};
+
 // Any thread. No call blocks for longer than a shard's lock.
 class RouteAuthority {
  public:
   virtual ~RouteAuthority() = default;
   // The Active route, referenced; empty when there is none.
   virtual EntryRef find(const KeyRef& key) = 0;
+  // The same for many keys, `into` of the same length. Keys are looked up in groups whose memory
+  // loads overlap; nothing is referenced, so this is for questions and hints only.
+  virtual void look_up(std::span<const KeyRef> keys, std::span<RouteView> into) noexcept = 0;
   // A hint that `find` follows soon: starts the memory loads.
   virtual void prefetch(std::uint64_t hash) noexcept = 0;
   // Makes `next` the route if the present version is `expected` (0: no route). A route that is

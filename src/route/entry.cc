@@ -12,9 +12,13 @@ EntryRef EntryFields::make() const {
   entry->hash_ = key.hash;
   entry->owner_ = owner;
   entry->version_ = version;
-  entry->length_ = length;
+  entry->last_byte_ = static_cast<std::uint32_t>(length - 1);
   entry->checksum_ = checksum;
-  entry->hot_ = hot;
+  entry->offset_ = hot.offset;
+  entry->node_ = hot.node;
+  entry->slot_ = hot.slot;
+  entry->tag_ = hot.tag;
+  entry->segment_ = hot.segment;
   entry->space_ = key.space;
   entry->key_bytes_ = static_cast<std::uint16_t>(key.key.size());
   std::memcpy(static_cast<void*>(entry + 1), key.key.data(), key.key.size());

@@ -23,8 +23,8 @@ enum class RouteState : std::uint8_t { kActive = 0, kDeleting = 1 };
 struct HotReplica {
   std::uint64_t offset = 0;
   std::uint32_t node = 0;
-  std::uint32_t tag = 0;
   std::uint32_t slot = 0;
+  std::uint16_t tag = 0;
   std::uint16_t segment = 0;
 };
 
@@ -50,9 +50,9 @@ class Entry {
     return {reinterpret_cast<const char*>(this + 1), key_bytes_};
   }
   std::uint64_t version() const noexcept { return version_; }
-  std::uint64_t length() const noexcept { return length_; }
+  std::uint64_t length() const noexcept { return std::uint64_t{last_byte_} + 1; }
   std::uint64_t checksum() const noexcept { return checksum_; }
-  const HotReplica& hot() const noexcept { return hot_; }
+  HotReplica hot() const noexcept { return {offset_, node_, slot_, tag_, segment_}; }
   bool matches(const KeyRef& key) const noexcept {
     return hash_ == key.hash && space_ == key.space && this->key() == key.key;
   }
@@ -74,15 +74,21 @@ class Entry {
   friend struct EntryFields;
   Entry() = default;
 
-  std::uint64_t hash_ = 0;
+  // 72 bytes, so that with a key of up to 48 an entry is a heap block of 128. What a look-up reads
+  // comes last, next to the key.
   ReplicaOwner* owner_ = nullptr;
-  std::uint64_t version_ = 0;
-  std::uint64_t length_ = 0;
   std::uint64_t checksum_ = 0;
-  HotReplica hot_;
-  std::uint32_t space_ = 0;
-  mutable std::atomic<std::uint32_t> references_{1};
+  std::uint64_t offset_ = 0;
   mutable std::atomic<std::uint32_t> pins_{0};
+  std::uint32_t node_ = 0;
+  std::uint16_t tag_ = 0;
+  std::uint16_t segment_ = 0;
+  std::uint32_t slot_ = 0;
+  std::uint64_t version_ = 0;
+  std::uint32_t last_byte_ = 0;  // the length less one: values have 1 byte to 4 GiB
+  mutable std::atomic<std::uint32_t> references_{1};
+  std::uint64_t hash_ = 0;
+  std::uint32_t space_ = 0;
   std::uint16_t key_bytes_ = 0;
   std::atomic<RouteState> state_{RouteState::kActive};
   std::atomic<bool> linked_{false};
@@ -122,7 +128,7 @@ class EntryRef {
 struct EntryFields {
   KeyRef key;
   std::uint64_t version = 0;
-  std::uint64_t length = 0;
+  std::uint64_t length = 1;  // 1 to 4 GiB
   std::uint64_t checksum = 0;
   HotReplica hot = {};
   ReplicaOwner* owner = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "route/route_table.h"
 
+#include <algorithm>
 #include <mutex>
 
 namespace larder::route {
@@ -9,6 +10,9 @@ namespace {
 constexpr std::uint64_t kFirstBuckets = 64;
 constexpr std::uint64_t kPointerMask = (1ULL << 48) - 1;
 constexpr unsigned kVersionBits = 40;
+// Loads in flight: more than the processor keeps at once, and short enough that a change which
+// waits for the group's end waits a microsecond.
+constexpr std::size_t kGroup = 32;
 
 std::uint64_t pack(const Entry* entry) noexcept {
   return (entry->hash() & ~kPointerMask) | (reinterpret_cast<std::uintptr_t>(entry) & kPointerMask);
@@ -21,6 +25,22 @@ bool same_tag(std::uint64_t word, std::uint64_t hash) noexcept {
 }
 
 }  // namespace
+
+// Always taken in the same order, after a shard's lock.
+class RouteTable::Change {
+ public:
+  explicit Change(RouteTable& table) noexcept : table_(table) {
+    for (ReaderLock& reader : table_.reader_locks_) reader.lock.lock();
+  }
+  ~Change() {
+    for (ReaderLock& reader : table_.reader_locks_) reader.lock.unlock();
+  }
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+
+ private:
+  RouteTable& table_;
+};
 
 RouteTable::RouteTable(std::uint64_t epoch) : version_(epoch << kVersionBits) {
   for (Shard& shard : shards_) grow(shard);
@@ -61,6 +81,47 @@ void RouteTable::prefetch(std::uint64_t hash) noexcept {
   __builtin_prefetch(&buckets[hash & mask]);
 }
 
+// Threads share a lock only when there are more of them than locks.
+SpinLock& RouteTable::reader_lock() noexcept {
+  static std::atomic<std::size_t> threads{0};
+  static thread_local const std::size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
+  return reader_locks_[mine % kReaderLocks].lock;
+}
+
+void RouteTable::prefetch_entry(const KeyRef& key) noexcept {
+  const Shard& shard = shard_of(key.hash);
+  const std::uint64_t mask = shard.mask.load(std::memory_order_relaxed);
+  for (std::uint64_t i = key.hash & mask;; i = (i + 1) & mask) {
+    const std::uint64_t word = shard.memory[i].load(std::memory_order_relaxed);
+    if (word == 0) return;
+    if (!same_tag(word, key.hash)) continue;
+    const Entry* entry = unpack(word);
+    __builtin_prefetch(&entry->hash_);
+    __builtin_prefetch(entry->key().data() + key.key.size() - 1);
+    return;
+  }
+}
+
+// Three passes over each group: every key's bucket, then its entry, then the comparison.
+void RouteTable::look_up(std::span<const KeyRef> keys, std::span<RouteView> into) noexcept {
+  for (std::size_t first = 0; first < keys.size(); first += kGroup) {
+    const std::size_t end = std::min(keys.size(), first + kGroup);
+    const std::lock_guard lock(reader_lock());
+    for (std::size_t i = first; i < end; ++i) prefetch(keys[i].hash);
+    for (std::size_t i = first; i < end; ++i) prefetch_entry(keys[i]);
+    for (std::size_t i = first; i < end; ++i) into[i] = view(keys[i]);
+  }
+}
+
+RouteView RouteTable::view(const KeyRef& key) noexcept {
+  const Shard& shard = shard_of(key.hash);
+  const std::uint64_t bucket = find_bucket(shard, key);
+  if (bucket == kNoBucket) return {};
+  const Entry& entry = *entry_at(shard, bucket);
+  if (entry.state() != RouteState::kActive) return {};
+  return {entry.version(), entry.length(), entry.hot()};
+}
+
 EntryRef RouteTable::find(const KeyRef& key) {
   Shard& shard = shard_of(key.hash);
   const std::lock_guard lock(shard.lock);
@@ -84,6 +145,7 @@ CasResult RouteTable::publish(std::uint64_t expected, EntryRef next) {
     if (present != nullptr) present->references_.fetch_add(1, std::memory_order_relaxed);
     return {false, EntryRef::adopt(present)};
   }
+  const Change change(*this);
   if (present != nullptr) {
     replaced = unlink(shard, bucket);
   } else if ((shard.used + 1) * 4 > (shard.mask.load(std::memory_order_relaxed) + 1) * 3) {
@@ -104,6 +166,7 @@ Result<void> RouteTable::remove(const KeyRef& key,
     const std::uint64_t bucket = find_bucket(shard, key);
     if (bucket == kNoBucket) return fail(Code::kNotFound, "no such object");
     Entry* present = entry_at(shard, bucket);
+    const Change change(*this);
     present->state_.store(RouteState::kDeleting, std::memory_order_relaxed);
     if (present->owner_ != nullptr) present->owner_->on_unlink(*present);
     present->references_.fetch_add(1, std::memory_order_relaxed);
@@ -115,8 +178,10 @@ Result<void> RouteTable::remove(const KeyRef& key,
   EntryRef removed;
   const std::lock_guard lock(shard.lock);
   const std::uint64_t bucket = find_bucket(shard, key);
-  if (bucket != kNoBucket && entry_at(shard, bucket) == entry.get())
+  if (bucket != kNoBucket && entry_at(shard, bucket) == entry.get()) {
+    const Change change(*this);
     removed = unlink(shard, bucket);
+  }
   return {};
 }
 
@@ -128,6 +193,7 @@ bool RouteTable::evict(const EntryRef& entry) {
   if (bucket == kNoBucket || entry_at(shard, bucket) != entry.get()) return false;
   // find() counts under this lock: with two references, the table's and the caller's, nobody reads.
   if (entry->references() != 2 || entry->state() != RouteState::kActive) return false;
+  const Change change(*this);
   evicted = unlink(shard, bucket);
   return true;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes in memory: the authority of the keys of one process. Open addressing in 64 shards, each
-// with its own spin lock; a look-up is one hash, one bucket line and one entry line.
+// with its own spin lock; a look-up is one hash, one bucket line and one entry line. Batches of
+// look-ups read without the shards' locks: they hold one of a few reader locks, all of which a
+// change takes for its few dozen instructions.
 #pragma once
 
 #include <array>
@@ -22,6 +24,7 @@ class RouteTable final : public RouteAuthority {
   ~RouteTable() override;
 
   EntryRef find(const KeyRef& key) override;
+  void look_up(std::span<const KeyRef> keys, std::span<RouteView> into) noexcept override;
   void prefetch(std::uint64_t hash) noexcept override;
   CasResult publish(std::uint64_t expected, EntryRef next) override;
   Result<void> remove(const KeyRef& key,
@@ -48,20 +51,33 @@ class RouteTable final : public RouteAuthority {
     std::uint64_t used = 0;
     std::unique_ptr<Bucket[]> memory;
   };
+  struct alignas(64) ReaderLock {
+    SpinLock lock;
+  };
+  // Held for a change of buckets or of an entry's state, with the shard's lock.
+  class Change;
   static constexpr std::size_t kShards = 64;
+  static constexpr std::size_t kReaderLocks = 4;
   static constexpr std::uint64_t kNoBucket = ~0ULL;
 
   Shard& shard_of(std::uint64_t hash) noexcept { return shards_[(hash >> 42) % kShards]; }
+  // Both under a reader lock.
+  void prefetch_entry(const KeyRef& key) noexcept;
+  RouteView view(const KeyRef& key) noexcept;
   static std::uint64_t find_bucket(const Shard& shard, const KeyRef& key) noexcept;
   static Entry* entry_at(const Shard& shard, std::uint64_t bucket) noexcept;
   static void insert(Shard& shard, Entry* entry) noexcept;
   // Out of memory ends the process here: a publish that is half done would be worse.
   static void grow(Shard& shard) noexcept;
   static void erase(Shard& shard, std::uint64_t bucket) noexcept;
-  // Takes the entry out; the returned reference is the table's. Under the shard's lock.
+  // Takes the entry out; the returned reference is the table's. Under the shard's lock and a
+  // Change.
   EntryRef unlink(Shard& shard, std::uint64_t bucket) noexcept;
 
+  SpinLock& reader_lock() noexcept;
+
   std::array<Shard, kShards> shards_;
+  std::array<ReaderLock, kReaderLocks> reader_locks_;
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> version_;
 };

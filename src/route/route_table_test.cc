@@ -56,6 +56,23 @@ class RouteTableTest : public testing::Test {
     return found ? found->version() : 0;
   }
 
+  // Every key that the model could have, in one batch.
+  void look_up_all(const std::map<std::string, std::uint64_t>& model) {
+    std::vector<std::string> names;
+    for (int i = 0; i < 3000; ++i) names.push_back("k" + std::to_string(i));
+    std::vector<KeyRef> keys;
+    for (const std::string& name : names) keys.push_back(key_of(name));
+    std::vector<RouteView> views(keys.size());
+    table_.look_up(keys, views);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto found = model.find(names[i]);
+      ASSERT_EQ(views[i].version, found == model.end() ? 0 : found->second) << names[i];
+      if (views[i].version != 0) {
+        ASSERT_EQ(views[i].length, 100U);
+      }
+    }
+  }
+
   CountingOwner owner_;
   RouteTable table_{7};
 };
@@ -149,6 +166,34 @@ TEST_F(RouteTableTest, ARemoveTakesOnlyWhatItBeganWith) {
   EXPECT_TRUE(removed);
   EXPECT_NE(newer, 0U);
   EXPECT_EQ(version_of(key), newer);
+}
+
+TEST_F(RouteTableTest, LooksUpWhatIsActiveWithoutReferences) {
+  EntryFields fields;
+  fields.key = key_of("a");
+  fields.version = table_.next_version();
+  fields.length = std::uint64_t{4} << 30;
+  fields.hot = {123456789, 7, 11, 65535, 3};
+  ASSERT_TRUE(table_.publish(0, fields.make()).applied);
+  ASSERT_NE(publish(key_of("b"), 0), 0U);
+  const auto not_now = [](const Entry&) -> Result<void> {
+    return fail(Code::kUnavailable, "not now");
+  };
+  ASSERT_FALSE(table_.remove(key_of("b"), not_now));
+  const std::vector<KeyRef> keys = {key_of("b"), key_of("a"), key_of("c"), key_of("a", 2)};
+  std::vector<RouteView> views(keys.size());
+  table_.look_up(keys, views);
+  EXPECT_EQ(views[0].version, 0U);  // being deleted
+  EXPECT_EQ(views[1].version, fields.version);
+  EXPECT_EQ(views[1].length, fields.length);
+  EXPECT_EQ(views[1].hot.offset, 123456789U);
+  EXPECT_EQ(views[1].hot.node, 7U);
+  EXPECT_EQ(views[1].hot.slot, 11U);
+  EXPECT_EQ(views[1].hot.tag, 65535U);
+  EXPECT_EQ(views[1].hot.segment, 3U);
+  EXPECT_EQ(views[2].version, 0U);
+  EXPECT_EQ(views[3].version, 0U);
+  EXPECT_EQ(table_.find(key_of("a"))->references(), 2U);
 }
 
 TEST_F(RouteTableTest, EvictsOnlyWhatNobodyHolds) {
@@ -284,6 +329,7 @@ TEST_F(RouteTableTest, AgreesWithAMap) {
     }
     ASSERT_EQ(table_.size(), model.size());
   }
+  look_up_all(model);
   std::map<std::string, std::uint64_t> scanned;
   EXPECT_EQ(table_.scan(0,
                         [&](const Entry& entry) {

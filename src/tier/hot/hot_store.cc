@@ -148,6 +148,12 @@ Result<Reservation> HotStore::reserve(std::uint64_t length) {
               "retry later, unpin, or raise hot.capacity");
 }
 
+std::optional<Reservation> HotStore::reserve_spare(std::uint64_t length) {
+  if (length == 0 || length > options_.capacity) return std::nullopt;
+  if (above_high_watermark(OffsetAllocator::rounded(length))) return std::nullopt;
+  return try_reserve(length);
+}
+
 void HotStore::cancel(Reservation& reservation) noexcept {
   const std::lock_guard lock(mutex_);
   allocator_->free(reservation.allocation_);
@@ -164,8 +170,8 @@ route::CasResult HotStore::publish(const route::KeyRef& key, std::uint64_t expec
   fields.version = authority_->next_version();
   fields.length = reservation.length_;
   fields.checksum = checksum;
-  fields.hot = {reservation.allocation_.offset, reservation.allocation_.node,
-                reservation.allocation_.tag, reservation.slot_, 0};
+  fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,
+                reservation.allocation_.tag, 0};
   route::EntryRef entry = fields.make();  // without an owner: dropping it gives nothing back
   {
     const std::lock_guard lock(mutex_);
@@ -202,7 +208,7 @@ void HotStore::on_unlink(const route::Entry& entry) noexcept {
 }
 
 void HotStore::on_release(const route::Entry& entry) noexcept {
-  const route::HotReplica& hot = entry.hot();
+  const route::HotReplica hot = entry.hot();
   const std::lock_guard lock(mutex_);
   clock_->erase(hot.slot);
   entries_[hot.slot] = nullptr;
@@ -261,8 +267,8 @@ std::uint64_t HotStore::evict_tick() {
   return now_used > low ? evict(now_used - low) : 0;
 }
 
-bool HotStore::above_high_watermark() const {
-  return static_cast<double>(used()) >
+bool HotStore::above_high_watermark(std::uint64_t more) const {
+  return static_cast<double>(used() + more) >
          static_cast<double>(options_.capacity) * options_.high_watermark;
 }
 

@@ -74,6 +74,8 @@ class HotStore final : public route::ReplicaOwner {
   // kInvalidArgument (0 bytes), kTooLarge (never fits; says the limit) or kBackpressure (full of
   // what cannot go now).
   Result<Reservation> reserve(std::uint64_t length);
+  // The same from space that is free below the high watermark: evicts nothing, now or by a tick.
+  std::optional<Reservation> reserve_spare(std::uint64_t length);
   // Publishes the value written into the reservation if the key's version is `expected`. The
   // reservation is used up only when applied. Gives the new version.
   route::CasResult publish(const route::KeyRef& key, std::uint64_t expected,
@@ -85,7 +87,8 @@ class HotStore final : public route::ReplicaOwner {
   void touch(std::uint32_t slot) noexcept { clock_->touch(slot); }
   // Evicts down to the low watermark when above the high one. Returns bytes evicted.
   std::uint64_t evict_tick();
-  bool above_high_watermark() const;
+  // Whether it is, or would be with `more` bytes taken.
+  bool above_high_watermark(std::uint64_t more = 0) const;
 
   std::uint64_t capacity() const noexcept { return options_.capacity; }
   std::uint64_t used() const;  // bytes taken in the segment, reservations and pinned included

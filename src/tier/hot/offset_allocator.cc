@@ -206,13 +206,13 @@ std::optional<Allocation> OffsetAllocator::allocate(std::uint64_t size) noexcept
   node.bin_next = next_tag_++;
   used_ += want;
   ++allocations_;
-  return Allocation{start, want, id, node.bin_next};
+  return Allocation{start, want, id, static_cast<std::uint16_t>(node.bin_next)};
 }
 
 bool OffsetAllocator::in_use(const Allocation& allocation) const noexcept {
   if (allocation.node >= nodes_made_) return false;
   const Node& node = at(allocation.node);
-  return node.bin_prev == kUsed && node.bin_next == allocation.tag &&
+  return node.bin_prev == kUsed && static_cast<std::uint16_t>(node.bin_next) == allocation.tag &&
          node.offset == allocation.offset && node.size == allocation.size;
 }
 

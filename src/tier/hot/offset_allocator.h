@@ -18,7 +18,8 @@ struct Allocation {
   std::uint64_t offset = 0;  // bytes from the start of the segment
   std::uint64_t size = 0;    // bytes taken: the request, rounded up
   std::uint32_t node = 0;
-  std::uint32_t tag = 0;  // differs each time a node is reused, so that a late second free is seen
+  // Differs when a node is reused (in all but one of 65,536 times): a late second free is seen.
+  std::uint16_t tag = 0;
 
   bool operator==(const Allocation&) const = default;
 };

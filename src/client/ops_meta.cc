@@ -29,6 +29,18 @@ Question question_of(wire::Op op, const google::protobuf::MessageLite& body) {
   return question;
 }
 
+// Keys that go as payload.
+template <class Request>
+Question question_of(wire::Op op, Request& request, const KeySpace& space,
+                     std::span<const std::string_view> keys, std::optional<KeySource>& source) {
+  wire::announce_keys(space, keys.size(), *request.mutable_keys());
+  source.emplace(keys);
+  Question question = question_of(op, request);
+  question.payload = &*source;
+  question.payload_bytes = source->payload_bytes();
+  return question;
+}
+
 }  // namespace
 
 Result<void> check_reply(const wire::FrameHeader& header, std::string_view body) {
@@ -58,13 +70,14 @@ ExistsOp::ExistsOp(ClientCore& core, std::span<const std::string_view> keys)
 
 Result<bool> ExistsOp::local_pass() {
   if (answered_) return true;
-  if (scanned_) return unknown_.empty();
+  if (scanned_) return !all_unknown_ && unknown_.empty();
   scanned_ = true;
   const auto attachment = core_.attachment(deadline());
+  all_unknown_ = !attachment;
+  if (all_unknown_) return keys_.empty();
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     Route route;
-    if (attachment && core_.cache().find(keys_[i], core_.hash(keys_[i]), route) &&
-        attachment->valid(route)) {
+    if (core_.cache().find(keys_[i], core_.hash(keys_[i]), route) && attachment->valid(route)) {
       present_[i] = true;
     } else {
       unknown_.push_back(static_cast<std::uint32_t>(i));
@@ -74,14 +87,12 @@ Result<bool> ExistsOp::local_pass() {
 }
 
 Result<Question> ExistsOp::ask(Lane& lane) {
+  asked_.clear();
+  for (const std::uint32_t i : unknown_) asked_.push_back(keys_[i]);
   pb::LookupRequest request;
-  std::vector<std::string_view> asked;
-  if (unknown_.size() < keys_.size()) {
-    for (const std::uint32_t i : unknown_) asked.push_back(keys_[i]);
-  }
-  wire::pack_keys(core_.space(), asked.empty() ? keys_ : asked, *request.mutable_keys());
   request.set_routes(core_.path() == Path::kSharedMemory);
-  return question_of(wire::Op::kLookup, request);
+  return question_of(wire::Op::kLookup, request, core_.space(), all_unknown_ ? keys_ : asked_,
+                     source_);
 }
 
 Result<rpc::PayloadSink*> ExistsOp::on_answer(const wire::FrameHeader& header,
@@ -89,12 +100,13 @@ Result<rpc::PayloadSink*> ExistsOp::on_answer(const wire::FrameHeader& header,
   LARDER_TRY(check_reply(header, body));
   pb::LookupReply reply;
   LARDER_TRY(wire::parse_body(body, wire::Op::kLookup, reply));
-  if (reply.present().size() != (unknown_.size() + 7) / 8) return malformed("lookup");
+  const std::size_t asked = all_unknown_ ? keys_.size() : unknown_.size();
+  if (reply.present().size() != (asked + 7) / 8) return malformed("lookup");
   const auto attachment = reply.has_routes() ? core_.attachment(deadline()) : nullptr;
   int found = 0;
-  for (std::size_t i = 0; i < unknown_.size(); ++i) {
+  for (std::size_t i = 0; i < asked; ++i) {
     if ((static_cast<unsigned char>(reply.present()[i / 8]) >> (i % 8) & 1U) == 0) continue;
-    const std::uint32_t item = unknown_[i];
+    const std::size_t item = all_unknown_ ? i : unknown_[i];
     present_[item] = true;
     const int at = found++;
     if (!attachment || at >= reply.versions_size() || at >= reply.sizes_size()) continue;
@@ -129,9 +141,9 @@ Result<bool> MatchOp::local_pass() {
 
 Result<Question> MatchOp::ask(Lane& lane) {
   pb::MatchRequest request;
-  wire::pack_keys(core_.space(), keys_.subspan(match_.keys), *request.mutable_keys());
   request.set_routes(core_.path() == Path::kSharedMemory);
-  return question_of(wire::Op::kMatchPrefix, request);
+  return question_of(wire::Op::kMatchPrefix, request, core_.space(), keys_.subspan(match_.keys),
+                     source_);
 }
 
 Result<rpc::PayloadSink*> MatchOp::on_answer(const wire::FrameHeader& header,

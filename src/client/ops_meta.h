@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/attachment.h"
+#include "client/key_source.h"
 #include "client/op.h"
 
 namespace larder::pb {
@@ -35,6 +36,9 @@ class ExistsOp final : public Op {
   std::span<const std::string_view> keys_;
   std::vector<bool> present_;
   std::vector<std::uint32_t> unknown_;  // items that the route cache could not answer
+  std::vector<std::string_view> asked_;
+  std::optional<KeySource> source_;
+  bool all_unknown_ = false;  // no cache to ask: every key goes to the node
   bool answered_ = false;
   bool scanned_ = false;
 };
@@ -53,6 +57,7 @@ class MatchOp final : public Op {
  private:
   std::span<const std::string_view> keys_;
   PrefixMatch match_;
+  std::optional<KeySource> source_;
   bool answered_ = false;
 };
 

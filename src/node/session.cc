@@ -21,6 +21,14 @@ Result<std::pair<std::uint64_t, std::shared_ptr<void>>> RequestService::adopt_bu
   return core_.buffers.adopt(std::move(fd), bytes);
 }
 
+namespace {
+
+bool takes_payload(wire::Op op) noexcept {
+  return op == wire::Op::kPut || op == wire::Op::kLookup || op == wire::Op::kMatchPrefix;
+}
+
+}  // namespace
+
 NodeSession::NodeSession(StoreCore& core, bool local)
     : core_(core), local_(local), pins_(core.add_pin_table()) {}
 
@@ -29,16 +37,17 @@ rpc::Intake NodeSession::on_request(const wire::FrameHeader& header, std::string
   const OpMetrics& metrics = core_.metrics.ops[number <= wire::kOpMax ? number : 0];
   const env::Nanos started = env::monotonic_now();
   metrics.requests->add();
-  if (header.op == wire::Op::kPut) {
-    put_started_ = started;
-    const Result<void> begun = begin_put(header, body);
-    if (begun) return {std::nullopt, put_.get()};
+  if (takes_payload(header.op)) {
+    started_ = started;
+    const Result<rpc::PayloadSink*> begun = begin(header, body);
+    if (begun) return {std::nullopt, *begun};
     metrics.errors->add();
     return {rpc::error_reply(begun.error()), nullptr};
   }
   if (header.payload_bytes > 0) {
     metrics.errors->add();
-    return {rpc::error_reply(Error(Code::kInvalidArgument, "only a put carries payload")), nullptr};
+    return {rpc::error_reply(Error(Code::kInvalidArgument, "this operation takes no payload")),
+            nullptr};
   }
   Result<rpc::Reply> reply = dispatch(header, body);
   if (!reply) {
@@ -53,10 +62,6 @@ Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::s
   switch (header.op) {
     case wire::Op::kGet:
       return get(body);
-    case wire::Op::kLookup:
-      return lookup(body);
-    case wire::Op::kMatchPrefix:
-      return match_prefix(body);
     case wire::Op::kRemove:
       return remove(body);
     case wire::Op::kStat:
@@ -70,25 +75,53 @@ Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::s
     case wire::Op::kInfo:
       return info(body);
     case wire::Op::kPut:
-      break;
+    case wire::Op::kLookup:
+    case wire::Op::kMatchPrefix:
+      break;  // begin()
   }
   return fail(Code::kUnsupported, "this node does not know operation " +
                                       std::to_string(static_cast<unsigned>(header.op)));
 }
 
-Result<void> NodeSession::begin_put(const wire::FrameHeader& header, std::string_view body) {
+Result<rpc::PayloadSink*> NodeSession::begin(const wire::FrameHeader& header,
+                                             std::string_view body) {
+  if (header.op == wire::Op::kPut) return begin_put(header, body);
+  return header.op == wire::Op::kLookup
+             ? begin_lookup<pb::LookupRequest>(header, body, LookupKind::kEach)
+             : begin_lookup<pb::MatchRequest>(header, body, LookupKind::kPrefix);
+}
+
+template <class Request>
+Result<rpc::PayloadSink*> NodeSession::begin_lookup(const wire::FrameHeader& header,
+                                                    std::string_view body, LookupKind kind) {
+  Request request;
+  LARDER_TRY(wire::parse_body(body, header.op, request));
+  lookup_ = std::make_unique<LookupCall>(core_, kind);
+  LARDER_TRY(lookup_->begin(request.keys(), request.routes(), header.payload_bytes));
+  return lookup_.get();
+}
+
+Result<rpc::PayloadSink*> NodeSession::begin_put(const wire::FrameHeader& header,
+                                                 std::string_view body) {
   LARDER_TRY(wire::parse_body(body, wire::Op::kPut, put_request_));
   LARDER_TRY(wire::unpack_keys(put_request_.keys(), keys_));
   put_ = std::make_unique<PutCall>(core_);
-  return put_->begin(put_request_, keys_, header.payload_bytes, local_);
+  LARDER_TRY(put_->begin(put_request_, keys_, header.payload_bytes, local_));
+  return put_.get();
 }
 
 rpc::Reply NodeSession::on_payload_end(const wire::FrameHeader& header) {
-  rpc::Reply reply = put_->finish();
+  const OpMetrics& metrics = core_.metrics.ops[static_cast<std::uint16_t>(header.op)];
+  Result<rpc::Reply> reply =
+      header.op == wire::Op::kPut ? Result<rpc::Reply>(put_->finish()) : lookup_->finish();
   put_.reset();
-  core_.metrics.ops[static_cast<std::uint16_t>(header.op)].latency->record(
-      static_cast<std::uint64_t>(env::monotonic_now() - put_started_));
-  return reply;
+  lookup_.reset();
+  if (!reply) {
+    metrics.errors->add();
+    return rpc::error_reply(reply.error());
+  }
+  metrics.latency->record(static_cast<std::uint64_t>(env::monotonic_now() - started_));
+  return std::move(*reply);
 }
 
 Result<bool> NodeSession::resolve(const pb::Keys& keys) {

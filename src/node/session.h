@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "larder.pb.h"
+#include "node/lookup_call.h"
 #include "node/put_call.h"
 #include "node/store_core.h"
 #include "rpc/service.h"
@@ -24,10 +25,13 @@ class NodeSession final : public rpc::Session {
 
  private:
   Result<rpc::Reply> dispatch(const wire::FrameHeader& header, std::string_view body);
-  Result<void> begin_put(const wire::FrameHeader& header, std::string_view body);
+  // Requests with payload: put, lookup and match_prefix.
+  Result<rpc::PayloadSink*> begin(const wire::FrameHeader& header, std::string_view body);
+  Result<rpc::PayloadSink*> begin_put(const wire::FrameHeader& header, std::string_view body);
+  template <class Request>
+  Result<rpc::PayloadSink*> begin_lookup(const wire::FrameHeader& header, std::string_view body,
+                                         LookupKind kind);
   Result<rpc::Reply> get(std::string_view body);
-  Result<rpc::Reply> lookup(std::string_view body);
-  Result<rpc::Reply> match_prefix(std::string_view body);
   Result<rpc::Reply> remove(std::string_view body);
   Result<rpc::Reply> stat(std::string_view body);
   Result<rpc::Reply> pin(std::string_view body);
@@ -46,11 +50,10 @@ class NodeSession final : public rpc::Session {
   std::vector<route::KeyRef> refs_;
   pb::PutRequest put_request_;
   std::unique_ptr<PutCall> put_;
-  env::Nanos put_started_ = 0;
+  std::unique_ptr<LookupCall> lookup_;
+  env::Nanos started_ = 0;
   pb::GetRequest get_request_;
   pb::GetReply get_reply_;
-  pb::LookupRequest lookup_request_;
-  pb::LookupReply lookup_reply_;
 };
 
 }  // namespace larder::node

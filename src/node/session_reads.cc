@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that read: get, lookup, match_prefix, stat, list, info.
+// Operations that read: get, stat, list, info. For lookup and match_prefix: lookup_call.h.
 #include <algorithm>
 
 #include "base/version.h"
@@ -35,12 +35,6 @@ class ValueSource final : public rpc::PayloadSource {
   std::size_t at_ = 0;
 };
 
-void add_route(const route::Entry& entry, pb::Routes& routes) {
-  routes.add_slots(entry.hot().slot);
-  routes.add_segments(entry.hot().segment);
-  routes.add_offsets(entry.hot().offset);
-}
-
 template <class Reply>
 void add_error(Reply& reply, std::size_t item, std::string text) {
   if (reply.errors_size() >= kErrorTextsMax) return;
@@ -59,10 +53,11 @@ void add_get_item(const route::Entry* entry, Code code, bool with_route, pb::Get
   reply.add_checksums(entry != nullptr ? entry->checksum() : 0);
   reply.add_versions(entry != nullptr ? entry->version() : 0);
   if (!with_route) return;
+  const route::HotReplica hot = entry != nullptr ? entry->hot() : route::HotReplica();
   pb::Routes& routes = *reply.mutable_routes();
-  routes.add_slots(entry != nullptr ? entry->hot().slot : 0);
-  routes.add_segments(entry != nullptr ? entry->hot().segment : 0);
-  routes.add_offsets(entry != nullptr ? entry->hot().offset : 0);
+  routes.add_slots(hot.slot);
+  routes.add_segments(hot.segment);
+  routes.add_offsets(hot.offset);
 }
 
 rpc::Reply reply_with(const google::protobuf::MessageLite& body) {
@@ -121,43 +116,6 @@ Result<rpc::Reply> NodeSession::get(std::string_view body) {
   reply.frame = wire::frame_with(get_reply_);
   if (reply.payload_bytes > 0) reply.payload = std::move(values);
   return reply;
-}
-
-Result<rpc::Reply> NodeSession::lookup(std::string_view body) {
-  LARDER_TRY(wire::parse_body(body, wire::Op::kLookup, lookup_request_));
-  LARDER_ASSIGN(const bool known, resolve(lookup_request_.keys()));
-  lookup_reply_.Clear();
-  std::string& present = *lookup_reply_.mutable_present();
-  present.assign((refs_.size() + 7) / 8, '\0');
-  for (std::size_t i = 0; known && i < refs_.size(); ++i) {
-    const route::EntryRef entry = find_ahead(i);
-    if (!entry) continue;
-    present[i / 8] = static_cast<char>(present[i / 8] | (1 << (i % 8)));
-    if (!lookup_request_.routes()) continue;
-    add_route(*entry, *lookup_reply_.mutable_routes());
-    lookup_reply_.add_sizes(entry->length());
-    lookup_reply_.add_versions(entry->version());
-  }
-  return reply_with(lookup_reply_);
-}
-
-Result<rpc::Reply> NodeSession::match_prefix(std::string_view body) {
-  pb::MatchRequest request;
-  LARDER_TRY(wire::parse_body(body, wire::Op::kMatchPrefix, request));
-  LARDER_ASSIGN(const bool known, resolve(request.keys()));
-  pb::MatchReply reply;
-  std::uint32_t matched = 0;
-  for (std::size_t i = 0; known && i < refs_.size(); ++i) {
-    const route::EntryRef entry = find_ahead(i);
-    if (!entry) break;
-    ++matched;
-    reply.add_sizes(entry->length());
-    if (!request.routes()) continue;
-    reply.add_versions(entry->version());
-    add_route(*entry, *reply.mutable_routes());
-  }
-  reply.set_matched(matched);
-  return reply_with(reply);
 }
 
 Result<rpc::Reply> NodeSession::stat(std::string_view body) {

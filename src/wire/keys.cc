@@ -22,6 +22,13 @@ Result<void> validate_names(std::string_view tenant, std::string_view domain,
   return validate_name(object_set, "object set");
 }
 
+Result<void> validate_count(std::size_t count) {
+  if (count > 0 && count <= kBatchItemsMax) return {};
+  return fail(Code::kInvalidArgument, "a batch of " + std::to_string(count) + " keys; 1 to " +
+                                          std::to_string(kBatchItemsMax) +
+                                          " are allowed in one call");
+}
+
 // One byte over the limit is enough for the server to refuse the key, and keeps the body small.
 std::string_view packed(std::string_view key) {
   return key.substr(0, kKeyBytesMax + 1);
@@ -51,14 +58,25 @@ void pack_keys(const KeySpace& space, std::span<const std::string_view> keys, pb
   for (const std::string_view key : keys) data->append(packed(key));
 }
 
+void announce_keys(const KeySpace& space, std::size_t count, pb::Keys& into) {
+  into.set_tenant(space.tenant);
+  into.set_domain(space.domain);
+  into.set_object_set(space.object_set);
+  into.set_count(static_cast<std::uint32_t>(count));
+}
+
+Result<void> check_announced(const pb::Keys& message) {
+  LARDER_TRY(validate_names(message.tenant(), message.domain(), message.object_set()));
+  if (message.lengths_size() > 0 || !message.data().empty()) {
+    return fail(Code::kInvalidArgument, "the keys of this operation come as payload");
+  }
+  return validate_count(message.count());
+}
+
 Result<void> unpack_keys(const pb::Keys& message, KeyList& into) {
   LARDER_TRY(validate_names(message.tenant(), message.domain(), message.object_set()));
   const auto count = static_cast<std::size_t>(message.lengths_size());
-  if (count == 0 || count > kBatchItemsMax) {
-    return fail(Code::kInvalidArgument, "a batch of " + std::to_string(count) + " keys; 1 to " +
-                                            std::to_string(kBatchItemsMax) +
-                                            " are allowed in one call");
-  }
+  LARDER_TRY(validate_count(count));
   into.tenant = message.tenant();
   into.domain = message.domain();
   into.object_set = message.object_set();

@@ -25,6 +25,11 @@ Result<void> validate_space(const KeySpace& space);
 // Of an over-long one, kKeyBytesMax + 1 bytes are packed.
 void pack_keys(const KeySpace& space, std::span<const std::string_view> keys, pb::Keys& into);
 
+// For operations whose keys come as payload (key_stream.h): the space, and how many will come.
+void announce_keys(const KeySpace& space, std::size_t count, pb::Keys& into);
+// The space names and the number are within bounds, and no keys are in the message itself.
+Result<void> check_announced(const pb::Keys& message);
+
 // What a received list holds: views into the message, which must outlive them.
 struct KeyList {
   std::string_view tenant;

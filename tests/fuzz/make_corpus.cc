@@ -8,6 +8,7 @@
 
 #include "larder.pb.h"
 #include "wire/handshake.h"
+#include "wire/key_stream.h"
 #include "wire/keys.h"
 #include "wire/message.h"
 
@@ -79,6 +80,22 @@ void keys() {
   seed("keys_fuzz", "disagree", message.SerializeAsString());
 }
 
+// With the byte that says how many keys there are, and how the stream is cut.
+std::string key_stream(const std::vector<std::string_view>& names) {
+  std::vector<std::byte> stream(wire::key_stream_bytes(names));
+  wire::KeyWriter writer(names);
+  writer.fill(stream);
+  return {reinterpret_cast<const char*>(stream.data()), stream.size()};
+}
+
+void key_streams() {
+  const std::string start("\x03\x00\x01", 3);
+  seed("key_stream_fuzz", "three", start + key_stream({"a", "ab", "zz"}));
+  seed("key_stream_fuzz", "empty_and_long",
+       start + key_stream({"", std::string_view("k-0123456789"), "z"}));
+  seed("key_stream_fuzz", "zeros", std::string("\x50\xff\x00\x00\x00\x01\x00", 7));
+}
+
 void texts() {
   seed("config_fuzz", "all",
        "a: {text: hello, flag: no, b: {ratio: 25%, size: 1.5MiB}}\n"
@@ -111,11 +128,16 @@ void services() {
   for (int i = 0; i < 3; ++i) get.add_capacities(6000);
   seed("service_get_fuzz", "raw", raw_request(get.SerializeAsString(), ""));
   pb::LookupRequest lookup;
-  *lookup.mutable_keys() = three_keys();
+  wire::announce_keys({"t", "d", "s"}, 3, *lookup.mutable_keys());
   lookup.set_routes(true);
-  for (const char* op : {"lookup", "match_prefix", "remove", "stat", "unpin"}) {
+  for (const char* op : {"lookup", "match_prefix"}) {
     seed(std::string("service_") + op + "_fuzz", "raw",
-         raw_request(lookup.SerializeAsString(), ""));
+         raw_request(lookup.SerializeAsString(), key_stream({"a", "ab", "zz"})));
+  }
+  pb::StatRequest stat;
+  *stat.mutable_keys() = three_keys();
+  for (const char* op : {"remove", "stat", "unpin"}) {
+    seed(std::string("service_") + op + "_fuzz", "raw", raw_request(stat.SerializeAsString(), ""));
   }
   pb::PinRequest pin;
   *pin.mutable_keys() = three_keys();
@@ -153,6 +175,7 @@ int main(int argc, char** argv) {
   frames();
   handshakes();
   keys();
+  key_streams();
   texts();
   services();
   return 0;

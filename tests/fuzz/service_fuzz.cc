@@ -17,6 +17,7 @@
 #include "node/store_core.h"
 #include "obs/metrics.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "wire/key_stream.h"
 #include "wire/keys.h"
 #include "wire/message.h"
 
@@ -145,6 +146,25 @@ std::string build_put(FuzzInput& input, std::uint64_t buffer_id, std::string& pa
   return request.SerializeAsString();
 }
 
+// A lookup or match_prefix whose keys and their number agree, but for some damage.
+std::string build_lookup(FuzzInput& input, std::string& payload) {
+  pb::Keys listed;
+  pick_keys(input, listed);
+  wire::KeyList keys;
+  require(wire::unpack_keys(listed, keys).has_value(), "picked keys are good");
+  std::vector<std::byte> room(wire::key_stream_bytes(keys.keys));
+  wire::KeyWriter writer(keys.keys);
+  require(writer.fill(room) == room.size(), "all keys fit");
+  payload.assign(reinterpret_cast<const char*>(room.data()), room.size());
+  const std::uint8_t damage = input.byte();
+  if (damage % 8 == 7) payload[damage % payload.size()] ^= 1;
+  pb::LookupRequest request;
+  const larder::KeySpace space{"t", "d", std::string(keys.object_set)};
+  wire::announce_keys(space, keys.keys.size() + (damage == 66 ? 1 : 0), *request.mutable_keys());
+  request.set_routes(input.byte() % 2 == 0);
+  return request.SerializeAsString();
+}
+
 // The other requests, with keys that may be stored.
 std::string build_request(FuzzInput& input, std::uint64_t buffer_id, std::string& payload) {
   pb::Keys keys;
@@ -176,10 +196,12 @@ std::string build_request(FuzzInput& input, std::uint64_t buffer_id, std::string
       request.set_cursor(input.byte() % 2 == 0 ? 0 : input.below_or(~0U - 1));
       return request.SerializeAsString();
     }
-    default: {  // lookup, match_prefix, remove, stat, unpin: keys, and perhaps a flag
-      pb::LookupRequest request;
+    case wire::Op::kLookup:
+    case wire::Op::kMatchPrefix:
+      return build_lookup(input, payload);
+    default: {  // remove, stat, unpin: keys
+      pb::StatRequest request;
       pick_keys(input, *request.mutable_keys());
-      request.set_routes(input.byte() % 2 == 0);
       return request.SerializeAsString();
     }
   }

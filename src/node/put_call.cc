@@ -79,9 +79,13 @@ void PutCall::prepare(Item& item) {
   if (item.present && mode_ == PutMode::kIfAbsent && item.present->length() != item.length) {
     return refuse(item, Code::kAlreadyExists, "another value is stored under this key");
   }
-  // The same length usually means the same bytes: take no space, evict nothing, just compare.
+  // The same length usually means the same bytes, which must not evict others. Received bytes have
+  // to go somewhere, so spare space is as good as scratch, and saves other bytes a second journey.
+  // Bytes in shared memory are hashed where they are.
   if (item.present && !force_ && item.present->length() == item.length) {
-    item.fate = Fate::kCompare;
+    auto spare = buffer_ == nullptr ? core_.hot->reserve_spare(item.length) : std::nullopt;
+    item.fate = spare ? Fate::kStore : Fate::kCompare;
+    if (spare) item.space = std::move(*spare);
     return;
   }
   auto space = core_.hot->reserve(item.length);
@@ -236,9 +240,11 @@ void PutCall::complete_item(bool checksum_fits) {
 }
 
 void PutCall::settle(Item& item, std::uint64_t checksum) {
-  if (item.fate == Fate::kStore) return publish(item, checksum);
-  // kCompare: what is stored now decides, it may have changed since.
-  if (item.present->checksum() == checksum && item.present->linked()) {
+  // What is stored now decides, it may have changed since.
+  const bool same = item.present && item.present->length() == item.length &&
+                    item.present->checksum() == checksum && item.present->linked();
+  if (item.fate == Fate::kStore && !same) return publish(item, checksum);
+  if (same) {
     item.flags = wire::kPutAlreadyStored;
     item.version = item.present->version();
     core_.hot->touch(item.present->hot().slot);

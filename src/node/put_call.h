@@ -39,7 +39,7 @@ class PutCall final : public rpc::PayloadSink {
   enum class Fate : std::uint8_t {
     kUnseen,   // not looked at yet
     kStore,    // goes into its reservation
-    kCompare,  // the key holds a value of this length: hash only, store nothing
+    kCompare,  // the key holds a value of this length, and there is no space to spare: hash only
     kRefused,  // let it pass
   };
   struct Item {

@@ -134,10 +134,23 @@ TEST_F(PutCallTest, ADamagedValueIsRefusedAlone) {
   EXPECT_TRUE(store_.adds_up());
 }
 
-TEST_F(PutCallTest, OtherBytesOfTheSameLengthAreAskedForAgain) {
+TEST_F(PutCallTest, OtherBytesOfTheSameLengthReplaceAtOnceWhereThereIsSpace) {
+  const std::vector<Part> first = {{"a", make_value(1, 500)}};
+  const std::vector<Part> other = {{"a", make_value(2, 500)}};
+  const std::uint64_t version = put(first).versions(0);
+  const pb::PutReply reply = put(other);
+  EXPECT_EQ(reply.codes(0), 0U);
+  EXPECT_EQ(reply.flags(0), 0U);
+  EXPECT_GT(reply.versions(0), version);
+  EXPECT_TRUE(store_.holds("a", other[0].value));
+  EXPECT_TRUE(store_.adds_up());
+}
+
+TEST_F(PutCallTest, OtherBytesOfTheSameLengthAreAskedForAgainWhereThereIsNone) {
   const std::vector<Part> first = {{"a", make_value(1, 500)}};
   const std::vector<Part> other = {{"a", make_value(2, 500)}};
   put(first);
+  store_.store("filler", make_value(3, store_.core.hot->capacity() / 10 * 9));
   pb::PutReply reply = put(other);
   EXPECT_EQ(reply.flags(0), wire::kPutResend);
   EXPECT_TRUE(store_.holds("a", first[0].value));
@@ -146,6 +159,8 @@ TEST_F(PutCallTest, OtherBytesOfTheSameLengthAreAskedForAgain) {
   reply = put(other, request, 1 << 20);
   EXPECT_EQ(reply.codes(0), 0U);
   EXPECT_TRUE(store_.holds("a", other[0].value));
+  EXPECT_EQ(put(other).flags(0), wire::kPutAlreadyStored);
+  EXPECT_TRUE(store_.adds_up());
 }
 
 TEST_F(PutCallTest, IfAbsentReplacesNothingEvenByForce) {

@@ -30,18 +30,20 @@ class Executor {
 // One thread that runs all steps in the order they fall due. stop() waits for the running one.
 std::unique_ptr<Executor> make_thread_executor(Clock& clock);
 
-// At most half of the machine's cores may spin at a time, per process.
+// Held by a thread that waits. It may spin while no more threads of the process wait than half the
+// machine's cores: beyond that, whoever spins keeps the core from one that has its answer.
 class SpinTicket {
  public:
   SpinTicket() noexcept;
   ~SpinTicket();
   SpinTicket(const SpinTicket&) = delete;
   SpinTicket& operator=(const SpinTicket&) = delete;
-  bool granted() const noexcept { return granted_; }
-
- private:
-  bool granted_;
+  bool granted() const noexcept;
 };
+
+// Offers the core to other threads. True when one took it: then this core has better things to do
+// than to be spun on, and the caller should sleep.
+bool yield_core() noexcept;
 
 void set_thread_name(const char* name) noexcept;  // at most 15 characters are kept
 unsigned core_count() noexcept;

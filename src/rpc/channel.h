@@ -30,7 +30,8 @@ struct ChannelOptions {
   env::SocketAddress address;
   std::string token;  // empty: none; a node that asks for one is refused
   env::Nanos connect_timeout = 2 * env::kSecond;
-  env::Nanos spin = 100 * env::kMicro;  // a waiter polls this long before it sleeps
+  // A waiter polls this long before it sleeps, and longer for the answer to a long request.
+  env::Nanos spin = 100 * env::kMicro;
 };
 
 // A connection after its handshake.
@@ -61,6 +62,7 @@ class Call {
   friend class Channel;
   std::uint64_t id_ = 0;
   env::Nanos deadline_ = 0;
+  env::Nanos more_spin_ = 0;
   bool waited_ = false;
   bool sending_ = false;  // send() still reads its payload: nobody may finish it
   std::atomic<bool> done_{false};
@@ -75,10 +77,12 @@ class Channel final : private FrameObserver {
   std::uint64_t epoch() const noexcept { return epoch_; }
   unsigned in_flight() const noexcept { return in_flight_.load(std::memory_order_relaxed); }
 
-  // Sends a request. `frame` comes from wire::frame_with(); the header's call id is filled in. The
-  // payload source is read before this returns. Whatever happens, on_done() runs exactly once, for
-  // a waited call inside some thread's wait(). `waited`: the caller calls wait() next; else the
-  // channel's own thread pumps, and the call may already be gone when this returns.
+  // Sends a request, after those that other threads are sending; a call whose turn does not come
+  // before its deadline is not sent. `frame` comes from wire::frame_with(); the header's call id is
+  // filled in. The payload source is read before this returns. Whatever happens, on_done() runs
+  // exactly once, for a waited call here or inside some thread's wait(). `waited`: the caller calls
+  // wait() next; else the channel's own thread pumps, and the call may already be gone when this
+  // returns.
   void send(Call& call, wire::FrameHeader header, std::string frame, PayloadSource* payload,
             env::Nanos deadline, bool waited);
   // Until the call is done; on_done() has then run.
@@ -97,14 +101,16 @@ class Channel final : private FrameObserver {
   Result<PayloadSink*> on_frame(const wire::FrameHeader& header, std::string_view body) override;
   Result<void> on_payload_end() override;
 
-  void register_call(Call& call, env::Nanos deadline, bool waited);
+  bool wait_for_turn(env::Nanos deadline);
+  void register_call(Call& call);
   void end_sending(Call& call);
+  void end_unsent(Call& call);
   Result<void> send_all(std::string& frame, PayloadSource* payload, std::uint64_t payload_bytes,
                         env::Nanos deadline);
   Result<void> send_pieces(std::span<iovec> pieces, env::Nanos deadline);
   bool wait_writable(std::span<iovec>& pieces, env::Nanos deadline);
   void pump_until_done(Call& call);
-  void pump_once(env::Nanos until);
+  void pump_once(env::Nanos until, env::Nanos spin);
   bool try_receive();
   void finish(Call& call, const Error* error);
   void expire_calls(env::Nanos now);
@@ -119,7 +125,10 @@ class Channel final : private FrameObserver {
   const std::string peer_;
   std::atomic<bool> broken_{false};
   std::atomic<unsigned> in_flight_{0};
-  std::mutex send_mutex_;
+
+  std::mutex turn_mutex_;
+  std::condition_variable turn_free_;
+  bool turn_taken_ = false;  // a thread is sending
 
   std::mutex calls_mutex_;
   std::condition_variable calls_changed_;

@@ -12,6 +12,8 @@ constexpr std::size_t kPlacesMax = 64;
 // One receive call takes at most this much, so that whoever checks the bytes finds them in the
 // cache.
 constexpr std::size_t kReceiveBytesMax = 256 << 10;
+// A long body's memory is at most this many times what has arrived of it.
+constexpr std::size_t kLargeGrowth = 4;
 
 std::span<const std::byte, wire::kHeaderBytes> header_of(const std::byte* from) {
   return std::span<const std::byte, wire::kHeaderBytes>(from, wire::kHeaderBytes);
@@ -58,7 +60,7 @@ Result<Progress> FrameReceiver::receive_once(int fd, FrameObserver& observer, st
     count = next_places(places);
     const std::uint64_t limit = std::min<std::uint64_t>(payload_left_, kReceiveBytesMax);
     count = limit_places(std::span(places).first(count), limit);
-  } else if (!large_body_.empty()) {
+  } else if (large_body_) {
     const std::span<std::byte> room = large_body_room();
     places[count++] = {room.data(), room.size()};
   } else {
@@ -86,7 +88,7 @@ Result<Progress> FrameReceiver::receive_once(int fd, FrameObserver& observer, st
     LARDER_TRY(payload_progress(observer, got.bytes));
     return Progress::kSome;
   }
-  if (!large_body_.empty()) {
+  if (large_body_) {
     large_filled_ += got.bytes;
   } else {
     end_ += got.bytes;
@@ -98,7 +100,7 @@ Result<Progress> FrameReceiver::receive_once(int fd, FrameObserver& observer, st
 Result<void> FrameReceiver::feed(std::span<const std::byte> bytes, FrameObserver& observer) {
   while (!bytes.empty()) {
     std::size_t n = 0;
-    if (!large_body_.empty()) {
+    if (large_body_) {
       const std::span<std::byte> room = large_body_room();
       n = std::min(bytes.size(), room.size());
       std::memcpy(room.data(), bytes.data(), n);
@@ -134,15 +136,12 @@ Result<void> FrameReceiver::drain_buffer(FrameObserver& observer) {
 
 // Handles one frame whose header and body are complete. False: more bytes are needed.
 Result<bool> FrameReceiver::take_frame(FrameObserver& observer) {
-  if (!large_body_.empty()) {
+  if (large_body_) {
     if (large_filled_ < large_total_) return false;
-    const std::vector<std::byte> frame = std::move(large_body_);
-    large_body_.clear();
-    large_filled_ = 0;
-    const std::span<const std::byte> all(frame);
-    LARDER_TRY(deliver(observer, all.first(wire::kHeaderBytes),
-                       {reinterpret_cast<const char*>(frame.data()) + wire::kHeaderBytes,
-                        frame.size() - wire::kHeaderBytes}));
+    const std::unique_ptr<std::byte[]> frame = std::move(large_body_);
+    LARDER_TRY(deliver(observer, {frame.get(), wire::kHeaderBytes},
+                       {reinterpret_cast<const char*>(frame.get()) + wire::kHeaderBytes,
+                        large_total_ - wire::kHeaderBytes}));
     return true;
   }
   if (buffered() < wire::kHeaderBytes) return false;
@@ -162,20 +161,23 @@ Result<bool> FrameReceiver::take_frame(FrameObserver& observer) {
 
 // The frame is longer than the buffer, so the buffer holds only a part of it, and nothing else.
 void FrameReceiver::open_large_body(std::size_t frame_bytes) {
-  const std::byte* at = buffer_.get() + begin_;
   large_total_ = frame_bytes;
+  large_room_ = std::min(frame_bytes, kReceiveBytesMax);
+  large_body_.reset(new std::byte[large_room_]);
   large_filled_ = buffered();
-  large_body_.assign(at, at + large_filled_);
+  std::memcpy(large_body_.get(), buffer_.get() + begin_, large_filled_);
   begin_ = end_;
 }
 
 // Memory grows with what has arrived, not with what the header promises.
 std::span<std::byte> FrameReceiver::large_body_room() {
-  if (large_filled_ == large_body_.size()) {
-    const std::size_t wanted = std::max(kReceiveBytesMax, large_body_.size() * 2);
-    large_body_.resize(std::min(large_total_, wanted));
+  if (large_filled_ == large_room_) {
+    large_room_ = std::min(large_total_, large_room_ * kLargeGrowth);
+    std::unique_ptr<std::byte[]> larger(new std::byte[large_room_]);
+    std::memcpy(larger.get(), large_body_.get(), large_filled_);
+    large_body_ = std::move(larger);
   }
-  return std::span(large_body_).subspan(large_filled_);
+  return {large_body_.get() + large_filled_, large_room_ - large_filled_};
 }
 
 Result<void> FrameReceiver::deliver(FrameObserver& observer, std::span<const std::byte> raw,

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "env/socket.h"
 #include "larder/status.h"
@@ -51,7 +50,7 @@ class FrameReceiver {
   Result<void> resume(FrameObserver& observer) { return drain_buffer(observer); }
   // Something has begun to arrive and is not complete.
   bool in_frame() const noexcept {
-    return payload_left_ > 0 || !large_body_.empty() || buffered() > 0;
+    return payload_left_ > 0 || large_body_ != nullptr || buffered() > 0;
   }
 
  private:
@@ -72,7 +71,8 @@ class FrameReceiver {
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::vector<std::byte> large_body_;  // header and body of a frame that the buffer cannot hold
+  std::unique_ptr<std::byte[]> large_body_;  // header and body of a frame too long for the buffer
+  std::size_t large_room_ = 0;               // bytes of large_body_
   std::size_t large_total_ = 0;
   std::size_t large_filled_ = 0;
   PayloadSink* sink_ = nullptr;

@@ -29,6 +29,17 @@ std::span<iovec> consume(std::span<iovec> list, std::size_t bytes) noexcept {
   return list;
 }
 
+env::IoResult send_front(int fd, std::span<iovec> list) noexcept {
+  std::size_t count = 0;
+  std::size_t bytes = 0;
+  while (count < list.size() && bytes < kSendBytesMax) bytes += list[count++].iov_len;
+  const std::size_t over = bytes > kSendBytesMax ? bytes - kSendBytesMax : 0;
+  list[count - 1].iov_len -= over;
+  const env::IoResult sent = env::send(fd, list.first(count));
+  list[count - 1].iov_len += over;
+  return sent;
+}
+
 std::size_t total_bytes(std::span<const iovec> list) noexcept {
   std::size_t total = 0;
   for (const iovec& piece : list) total += piece.iov_len;

@@ -2,11 +2,11 @@
 #include "rpc/reactor.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -18,9 +18,12 @@ namespace {
 constexpr int kEventsMax = 64;
 constexpr int kIdleTimeoutMs = 500;    // how late an expiry may be noticed
 constexpr int kStopTimeoutMs = 10;     // and the end of a stop
+constexpr int kHotPollsPerRead = 8;    // while an answer is being sent
 constexpr int kHotPollsPerEpoll = 32;  // while spinning, other connections are looked at this often
+constexpr unsigned kCrowdMax = 8;      // as often in a row one must work to be polled alone again
 constexpr int kHotPollsPerYield = 24;  // and the core is offered to whoever waits for it
 constexpr env::Nanos kExpiryEvery = 100 * env::kMilli;
+constexpr env::Nanos kSpinMax = 2 * env::kMilli;
 
 }  // namespace
 
@@ -84,34 +87,48 @@ void Reactor::wake() noexcept {
 
 void Reactor::run() {
   env::set_thread_name("larder-reactor");
-  env::Nanos last_work = clock_.now() - options_.spin;
+  env::Nanos spin_end = 0;
   int hot_polls = 0;
   while (true) {
     const env::Nanos now = clock_.now();
     if (stop_deadline_.load(std::memory_order_acquire) != 0 && stopped(now)) break;
     if (now - last_expiry_ > kExpiryEvery) expire(now);
-    const bool spinning = options_.spin > 0 && now - last_work < options_.spin;
-    if (!spinning) {
+    if (now >= spin_end) {
       const bool stopping = stop_deadline_.load(std::memory_order_relaxed) != 0;
-      if (poll_events(stopping ? kStopTimeoutMs : kIdleTimeoutMs)) last_work = clock_.now();
+      if (poll_events(stopping ? kStopTimeoutMs : kIdleTimeoutMs)) spin_end = spin_after(0);
       continue;
     }
     ++hot_polls;
-    if (hot_ != nullptr && poll_hot(now)) {
-      last_work = clock_.now();
+    const bool one = hot_ != nullptr && crowd_ == 0;
+    if (one && poll_hot(now, hot_polls % kHotPollsPerRead == 0)) {
+      spin_end = spin_after(now);
       continue;
     }
-    if (hot_ == nullptr || hot_polls % kHotPollsPerEpoll == 0) {
-      if (poll_events(0)) last_work = clock_.now();
-    } else if (hot_polls % kHotPollsPerYield == 0) {
-      ::sched_yield();
+    if (!one || hot_polls % kHotPollsPerEpoll == 0) {
+      if (poll_events(0)) {
+        spin_end = spin_after(now);
+        continue;
+      }
+    }
+    if (hot_polls % kHotPollsPerYield == 0) {
+      if (env::yield_core()) spin_end = 0;
     }
   }
   connections_.clear();
 }
 
-// Tries the connection that worked last, without asking epoll first.
-bool Reactor::poll_hot(env::Nanos now) {
+// Until when to poll after work that began at `began` (0: not known).
+env::Nanos Reactor::spin_after(env::Nanos began) const {
+  if (options_.spin == 0) return 0;
+  const env::Nanos now = clock_.now();
+  const env::Nanos worked = began > 0 ? std::min(now - began, kSpinMax) : 0;
+  return now + std::max(options_.spin, worked);
+}
+
+// Tries the connection that worked last, without asking epoll first. In the middle of an answer a
+// further request is unlikely, so it is looked for only when told; it must be in the end, because a
+// peer may be sending and not read before it has finished.
+bool Reactor::poll_hot(env::Nanos now, bool read_too) {
   ServerConnection& connection = *hot_;
   bool worked = false;
   bool alive = true;
@@ -121,7 +138,8 @@ bool Reactor::poll_hot(env::Nanos now) {
     worked = counters_.bytes_sent.load(std::memory_order_relaxed) != before;
   }
   bool received = false;
-  if (alive && connection.wants_read()) alive = connection.on_readable(now, received);
+  read_too = read_too || !connection.wants_write();
+  if (alive && read_too && connection.wants_read()) alive = connection.on_readable(now, received);
   if (!alive) {
     close_connection(connection.fd());
     return true;
@@ -161,11 +179,20 @@ void Reactor::on_event(int fd, std::uint32_t events, env::Nanos now, bool& worke
   if (alive && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
     bool received = false;
     alive = connection.on_readable(now, received);
-    if (received) hot_ = &connection;
+    if (received) worked_last(connection);
     worked = worked || received;
   }
   if (!alive) return close_connection(fd);
   update_interest(connection);
+}
+
+void Reactor::worked_last(ServerConnection& connection) noexcept {
+  if (hot_ == &connection) {
+    crowd_ -= crowd_ > 0 ? 1 : 0;
+  } else {
+    crowd_ = hot_ == nullptr ? 0 : kCrowdMax;
+  }
+  hot_ = &connection;
 }
 
 void Reactor::update_interest(ServerConnection& connection) {
@@ -201,7 +228,10 @@ void Reactor::accept_all(Listener& listener) {
 Result<Peer> Reactor::admit(int fd, bool local) {
   if (counters_.open.load(std::memory_order_relaxed) >= options_.connections_max) {
     counters_.refused_limit.fetch_add(1, std::memory_order_relaxed);
-    return fail(Code::kExhausted, "too many connections");
+    const Error error(Code::kExhausted,
+                      "the node has its node.connections_max connections; raise it, or close some");
+    turn_away(fd, options_, error);
+    return fail(error);
   }
   Peer peer;
   peer.local = local;
@@ -226,7 +256,11 @@ void Reactor::drop_for_want_of_descriptors(Listener& listener) {
   counters_.refused_limit.fetch_add(1, std::memory_order_relaxed);
   spare_.reset();
   env::Fd fd;
-  static_cast<void>(env::accept_from(listener.fd.get(), fd));
+  if (env::accept_from(listener.fd.get(), fd).status == env::IoStatus::kOk) {
+    turn_away(fd.get(), options_,
+              Error(Code::kExhausted,
+                    "the node is out of file descriptors; raise its LimitNOFILE (ulimit -n)"));
+  }
   fd.reset();
   spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }

@@ -43,8 +43,10 @@ class Reactor {
   };
 
   void run();
-  bool poll_hot(env::Nanos now);
+  bool poll_hot(env::Nanos now, bool read_too);
+  env::Nanos spin_after(env::Nanos began) const;
   bool poll_events(int timeout_ms);
+  void worked_last(ServerConnection& connection) noexcept;
   void on_event(int fd, std::uint32_t events, env::Nanos now, bool& worked);
   void accept_all(Listener& listener);
   Result<Peer> admit(int fd, bool local);
@@ -71,7 +73,10 @@ class Reactor {
     std::uint32_t interest = 0;
   };
   std::unordered_map<int, Entry> connections_;
-  ServerConnection* hot_ = nullptr;  // the connection that worked last: polled first while spinning
+  // The connection that worked last, polled without asking epoll while no other works in turn with
+  // it.
+  ServerConnection* hot_ = nullptr;
+  unsigned crowd_ = 0;  // above 0: several connections work in turn
   env::Nanos last_expiry_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServerConnection>> adopted_;

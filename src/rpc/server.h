@@ -21,7 +21,9 @@ struct ServerOptions {
   std::string token;        // empty: none is asked for
   std::uint64_t epoch = 1;  // told to every peer
   unsigned reactors = 1;
-  env::Nanos spin = 100 * env::kMicro;  // a reactor polls this long after work before it sleeps
+  // A reactor polls this long after work before it sleeps, or as long as the work took if that is
+  // longer: who sends large requests needs as long to make the next one.
+  env::Nanos spin = 100 * env::kMicro;
   unsigned connections_max = 1024;
   env::Nanos handshake_timeout = 5 * env::kSecond;
   env::Nanos stall_timeout = 30 * env::kSecond;  // a half-received payload is given up after this

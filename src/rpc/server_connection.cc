@@ -27,6 +27,25 @@ Reply error_reply(const Error& error) {
   return reply;
 }
 
+void turn_away(int fd, const ServerOptions& options, const Error& error) {
+  // What has been read is not lost when the socket is closed: else a reset could overtake the
+  // words.
+  std::array<std::byte, wire::kClientHelloBytes> hello{};
+  static_cast<void>(env::receive(fd, hello.data(), hello.size()));
+  wire::ServerHello answer;
+  answer.version = wire::kProtocolVersion;
+  answer.token_required = !options.token.empty();
+  answer.epoch = options.epoch;
+  wire::Verdict verdict;
+  verdict.code = error.code();
+  verdict.text = error.message();
+  auto first = wire::encode(answer);
+  auto second = wire::encode(verdict);
+  const std::array<iovec, 2> pieces = {iovec{first.data(), first.size()},
+                                       iovec{second.data(), second.size()}};
+  static_cast<void>(env::send(fd, pieces));
+}
+
 ServerConnection::ServerConnection(env::Fd fd, Peer peer, const ServerOptions& options,
                                    Service& service, ServerCounters& counters, env::Nanos now)
     : fd_(std::move(fd)),
@@ -294,7 +313,7 @@ bool ServerConnection::flush() {
       }
       out.left = std::span(out.pieces).first(count);
     }
-    const env::IoResult sent = env::send(fd_.get(), out.left);
+    const env::IoResult sent = send_front(fd_.get(), out.left);
     if (sent.status == env::IoStatus::kWouldBlock) return true;
     if (sent.status != env::IoStatus::kOk) return false;
     out.left = consume(out.left, sent.bytes);

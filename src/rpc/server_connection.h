@@ -17,6 +17,10 @@
 
 namespace larder::rpc {
 
+// Tells a peer that was just accepted why it cannot stay, as far as its socket takes that at once;
+// the caller closes the socket then.
+void turn_away(int fd, const ServerOptions& options, const Error& error);
+
 class ServerConnection final : private FrameObserver {
  public:
   ServerConnection(env::Fd fd, Peer peer, const ServerOptions& options, Service& service,

@@ -254,7 +254,7 @@ TEST_F(ServerTest, ConnectionsAreBounded) {
   serve(with);
   std::vector<std::shared_ptr<Channel>> channels;
   for (int i = 0; i < 3; ++i) channels.push_back(unix_channel());
-  EXPECT_EQ(refused(over(0)), Code::kUnavailable);
+  EXPECT_EQ(refused(over(0)), Code::kExhausted);
   EXPECT_EQ(counters().refused_limit, 1U);
   EXPECT_EQ(counters().open, 3U);
   channels.pop_back();

@@ -222,7 +222,7 @@ TEST_P(FrozenTest, ManyThreadsEachWithItsOwnDeadline) {
   expect_works();
 }
 
-TEST_P(FrozenTest, DISABLED_AShortCallDoesNotWaitForALongOne) {
+TEST_P(FrozenTest, AShortCallDoesNotWaitForALongOne) {
   ClientOptions options = node_.options(GetParam());
   options.connections_max = 1;
   client_ = NodeProcess::connect(options);

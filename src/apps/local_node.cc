@@ -15,24 +15,13 @@
 #include "base/units.h"
 #include "env/host_probe.h"
 #include "larder/client.h"
+#include "tier/hot/fence.h"
 
 namespace larder::apps {
 namespace {
 
 constexpr std::size_t kTailBytes = 2000;
 constexpr std::uint64_t kHeadroom = 256ULL << 20;  // for everything else
-
-Result<std::string> make_directory() {
-  const char* wanted = std::getenv("TMPDIR");
-  std::string path = wanted != nullptr && *wanted != '\0' ? wanted : "/tmp";
-  path += "/larder-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {
-    return fail(Code::kInvalidArgument,
-                fmt::format("cannot make a directory {}: {}; set TMPDIR to a writable one",
-                            base::quoted(path, 256), std::strerror(errno)));
-  }
-  return path;
-}
 
 }  // namespace
 
@@ -51,7 +40,7 @@ Result<std::unique_ptr<LocalNode>> LocalNode::start(const LocalNodeOptions& opti
                             "--hot-blocks or the block size",
                             base::human_bytes(options.hot_capacity), base::human_bytes(spare)));
   }
-  LARDER_ASSIGN(auto directory, make_directory());
+  LARDER_ASSIGN(auto directory, env::TempDirectory::create("larder"));
   std::unique_ptr<LocalNode> node(new LocalNode(std::move(directory)));
   LARDER_TRY(node->launch(options));
   LARDER_TRY(node->wait_ready(options.patience));
@@ -60,20 +49,19 @@ Result<std::unique_ptr<LocalNode>> LocalNode::start(const LocalNodeOptions& opti
 
 LocalNode::~LocalNode() {
   child_.reset();
-  std::error_code ignored;  // a leftover directory harms nobody
-  std::filesystem::remove_all(directory_, ignored);
+  tier::forget_fence(directory_.file("node.sock"));  // nobody will serve this path again
 }
 
 std::string LocalNode::address() const {
-  return "unix:" + directory_ + "/node.sock";
+  return "unix:" + directory_.file("node.sock");
 }
 
 Result<void> LocalNode::launch(const LocalNodeOptions& options) {
   ChildOptions child;
   LARDER_ASSIGN(child.program, own_program());
-  child.output_file = directory_ + "/node.log";
+  child.output_file = directory_.file("node.log");
   // Free ports: a node that already runs on this machine is not disturbed.
-  child.arguments = {"node",          "--node.socket", directory_ + "/node.sock",
+  child.arguments = {"node",          "--node.socket", directory_.file("node.sock"),
                      "--node.listen", "127.0.0.1:0",   "--node.http",
                      "127.0.0.1:0"};
   if (options.hot_capacity > 0) {
@@ -113,7 +101,7 @@ Error LocalNode::died(const std::string& how) const {
 }
 
 std::string LocalNode::log_tail() const {
-  std::ifstream log(directory_ + "/node.log", std::ios::binary | std::ios::ate);
+  std::ifstream log(directory_.file("node.log"), std::ios::binary | std::ios::ate);
   if (!log) return "(no log)";
   const auto size = static_cast<std::uint64_t>(std::max<std::streamoff>(log.tellg(), 0));
   const std::uint64_t count = std::min<std::uint64_t>(size, kTailBytes);

@@ -10,6 +10,7 @@
 
 #include "apps/child_process.h"
 #include "env/clock.h"
+#include "env/temp_directory.h"
 #include "larder/status.h"
 
 namespace larder::apps {
@@ -32,18 +33,18 @@ class LocalNode {
   LocalNode& operator=(const LocalNode&) = delete;
 
   std::string address() const;  // "unix:..."
-  const std::string& directory() const noexcept { return directory_; }
+  const std::string& directory() const noexcept { return directory_.path(); }
   std::string log_tail() const;  // its last lines
   // Ends it in good order; kInternal when it did not exit 0.
   Result<void> stop();
 
  private:
-  explicit LocalNode(std::string directory) : directory_(std::move(directory)) {}
+  explicit LocalNode(env::TempDirectory directory) : directory_(std::move(directory)) {}
   Result<void> launch(const LocalNodeOptions& options);
   Result<void> wait_ready(env::Nanos patience);
   Error died(const std::string& how) const;
 
-  std::string directory_;
+  env::TempDirectory directory_;
   std::optional<ChildProcess> child_;
 };
 

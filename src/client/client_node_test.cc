@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a client sees of its node: which path it takes, tokens, restarts, and strangers.
+#include <filesystem>
 #include <fstream>
 
 #include "client/client_testing.h"

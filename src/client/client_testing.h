@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,9 +16,11 @@
 #include <vector>
 
 #include "env/clock.h"
+#include "env/temp_directory.h"
 #include "larder/client.h"
 #include "node/node.h"
 #include "obs/log.h"
+#include "tier/hot/fence.h"
 
 namespace larder::client {
 
@@ -71,8 +72,6 @@ class NodeFixture {
     obs::LogOptions log;
     log.level = obs::Level::kError;
     obs::configure_log(std::move(log));
-    std::string name = testing::TempDir() + "larder-client-XXXXXX";
-    if (::mkdtemp(name.data()) != nullptr) dir = name;
     options = node::default_node_options().value();
     options.socket = dir + "/node.sock";
     options.listen = {"127.0.0.1:0"};
@@ -86,7 +85,7 @@ class NodeFixture {
   }
   ~NodeFixture() {
     node.reset();
-    if (!dir.empty()) std::filesystem::remove_all(dir);
+    tier::forget_fence(options.socket);
   }
 
   void start() {
@@ -116,7 +115,8 @@ class NodeFixture {
     EXPECT_EQ(node->used_bytes() + node->free_bytes(), node->capacity_bytes());
   }
 
-  std::string dir;
+  const env::TempDirectory home = env::TempDirectory::create("larder-client").value();
+  const std::string& dir = home.path();
   node::NodeOptions options;
   std::unique_ptr<node::Node> node;
 };

@@ -94,7 +94,9 @@ Result<void> Node::Impl::open_store() {
 }
 
 Result<void> Node::Impl::join_cluster() {
-  LARDER_ASSIGN(backend, meta::open_backend(options.meta));
+  auto opened = meta::open_backend(options.meta);
+  if (!opened) return fail(opened.error().code(), "node.meta: " + opened.error().message());
+  backend = std::move(*opened);
   lease.stable_id = options.id.empty() ? id_of(options.socket) : options.id;
   lease.epoch = core.fence->epoch();
   lease.state = meta::NodeState::kActive;
@@ -155,7 +157,7 @@ Result<void> Node::Impl::start_http() {
 
 Result<void> Node::Impl::add_gauge(const char* name, const char* help,
                                    std::function<double()> read) {
-  LARDER_ASSIGN(obs::CallbackHandle handle, registry.gauge_callback(name, help, std::move(read)));
+  LARDER_ASSIGN(obs::CallbackHandle handle, registry.callback(name, help, std::move(read)));
   gauges.push_back(std::move(handle));
   return {};
 }
@@ -188,6 +190,8 @@ Result<void> Node::Impl::add_gauges() {
       {"larder_evicted_bytes_total", "bytes evicted", number(hot.counters().evicted_bytes)},
       {"larder_backpressure_total", "puts refused for want of room",
        number(hot.counters().backpressure)},
+      {"larder_evict_stalls_total", "puts that had to evict for themselves",
+       number(hot.counters().evict_stalls)},
       {"larder_connections", "connections open", number(rpc.open)},
       {"larder_refused_token_total", "strangers: wrong or no token", number(rpc.refused_token)},
       {"larder_refused_user_total", "strangers: another user", number(rpc.refused_user)},

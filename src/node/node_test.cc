@@ -7,15 +7,16 @@
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <thread>
 
 #include "env/socket.h"
+#include "env/temp_directory.h"
 #include "larder.pb.h"
 #include "node/node_testing.h"
 #include "obs/log.h"
 #include "rpc/channel.h"
+#include "tier/hot/fence.h"
 #include "wire/handshake.h"
 #include "wire/keys.h"
 #include "wire/message.h"
@@ -42,9 +43,6 @@ class NodeTest : public testing::Test {
     obs::LogOptions log;
     log.level = obs::Level::kError;
     obs::configure_log(std::move(log));
-    std::string name = testing::TempDir() + "larder-node-XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    dir_ = name;
     options_ = default_node_options().value();
     options_.socket = dir_ + "/node.sock";
     options_.listen = {"127.0.0.1:0"};
@@ -56,7 +54,7 @@ class NodeTest : public testing::Test {
   }
   void TearDown() override {
     node_.reset();
-    std::filesystem::remove_all(dir_);
+    tier::forget_fence(options_.socket);
   }
   void start() {
     auto made = Node::create(options_);
@@ -110,7 +108,8 @@ class NodeTest : public testing::Test {
     EXPECT_EQ(node_->used_bytes() + node_->free_bytes(), node_->capacity_bytes());
   }
 
-  std::string dir_;
+  const env::TempDirectory home_ = env::TempDirectory::create("larder-node").value();
+  const std::string& dir_ = home_.path();
   NodeOptions options_;
   std::unique_ptr<Node> node_;
 };

@@ -157,10 +157,11 @@ class Registry {
   Result<Counter*> counter(std::string_view name, std::string_view help, Labels labels = {});
   Result<Gauge*> gauge(std::string_view name, std::string_view help, Labels labels = {});
   Result<Histogram*> histogram(std::string_view name, std::string_view help, Labels labels = {});
-  // A gauge that is asked for its value at each scrape, one call at a time. kAlreadyExists while
-  // the same series is registered. A callback that throws leaves its series out of that scrape.
-  Result<CallbackHandle> gauge_callback(std::string_view name, std::string_view help,
-                                        std::function<double()> read, Labels labels = {});
+  // A gauge that is asked for its value at each scrape, one call at a time; a counter when the name
+  // ends in _total. kAlreadyExists while the same series is registered. A callback that throws
+  // leaves its series out of that scrape.
+  Result<CallbackHandle> callback(std::string_view name, std::string_view help,
+                                  std::function<double()> read, Labels labels = {});
 
   std::size_t series() const;
   // Prometheus text format 0.0.4. Histograms have `le` buckets at 2^10, 2^12 ... 2^36 ns (about

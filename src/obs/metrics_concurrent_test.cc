@@ -57,7 +57,7 @@ TEST(MetricsConcurrentTest, RemovedCallbacksNeverRun) {
   });
   for (int i = 0; i < 500; ++i) {
     auto alive = std::make_unique<std::atomic<int>>(1);
-    auto handle = registry.gauge_callback(
+    auto handle = registry.callback(
         "level", "level", [raw = alive.get()] { return static_cast<double>(raw->load()); });
     ASSERT_TRUE(handle) << handle.error().to_string();
     handle->reset();

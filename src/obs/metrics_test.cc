@@ -166,21 +166,25 @@ TEST(RegistryTest, StatsAreJson) {
 }
 
 TEST(RegistryTest, CallbackGaugesLiveAsLongAsTheirHandle) {
-  auto registry = std::make_unique<Registry>(2);
-  auto handle = registry->gauge_callback("free_bytes", "free", [] { return 1.5; }, {{"a", "b"}});
+  auto registry = std::make_unique<Registry>(3);
+  auto handle = registry->callback("free_bytes", "free", [] { return 1.5; }, {{"a", "b"}});
   ASSERT_TRUE(handle);
   EXPECT_THAT(registry->text(), HasSubstr("free_bytes{a=\"b\"} 1.5\n"));
-  EXPECT_EQ(registry->gauge_callback("free_bytes", "free", [] { return 2.0; }, {{"a", "b"}})
-                .error()
-                .code(),
-            Code::kAlreadyExists);
+  EXPECT_EQ(
+      registry->callback("free_bytes", "free", [] { return 2.0; }, {{"a", "b"}}).error().code(),
+      Code::kAlreadyExists);
   EXPECT_FALSE(registry->gauge("free_bytes", "free", {{"a", "b"}}));
-  EXPECT_FALSE(registry->gauge_callback("x", "x", nullptr));
-  auto broken = registry->gauge_callback("broken", "throws",
-                                         []() -> double { throw std::runtime_error("no"); });
+  EXPECT_FALSE(registry->callback("x", "x", nullptr));
+  auto broken =
+      registry->callback("broken", "throws", []() -> double { throw std::runtime_error("no"); });
   ASSERT_TRUE(broken);
   EXPECT_THAT(registry->text(), HasSubstr("free_bytes{a=\"b\"} 1.5\n"));
   EXPECT_THAT(registry->text(), Not(HasSubstr("\nbroken")));
+  auto counter = registry->callback("seen_total", "seen", [] { return 3.0; });
+  ASSERT_TRUE(counter);
+  EXPECT_THAT(registry->text(), HasSubstr("# TYPE seen_total counter\nseen_total 3\n"));
+  EXPECT_FALSE(registry->counter("seen_total", "seen"));
+  counter->reset();
   CallbackHandle moved = std::move(*handle);
   moved.reset();
   EXPECT_THAT(registry->text(), Not(HasSubstr("free_bytes")));

@@ -73,7 +73,7 @@ struct Family {
 struct Sample {
   Labels labels;
   std::uint64_t count = 0;                   // counters
-  double level = 0;                          // gauges
+  double level = 0;                          // gauges, and what a callback said
   std::optional<std::int64_t> whole;         // gauges that are exact
   std::unique_ptr<LatencyRecorder> latency;  // histograms
   std::shared_ptr<Callback> callback;
@@ -282,6 +282,7 @@ class Registry::State final : public prometheus::Collectable {
     if (!sample.callback) return true;
     const auto value = sample.callback->call();
     sample.level = value.value_or(0);
+    sample.count = sample.level > 0 ? static_cast<std::uint64_t>(sample.level) : 0;
     return value.has_value();
   }
 
@@ -295,6 +296,7 @@ Registry::~Registry() = default;
 Result<Counter*> Registry::counter(std::string_view name, std::string_view help, Labels labels) {
   const std::lock_guard lock(state_->mutex_);
   LARDER_ASSIGN(Series * series, state_->obtain(Kind::kCounter, name, help, std::move(labels)));
+  if (series->callback) return bad(name, "already a counter with a callback under these labels");
   if (!series->counter) series->counter = std::make_unique<Counter>();
   return series->counter.get();
 }
@@ -315,12 +317,13 @@ Result<Histogram*> Registry::histogram(std::string_view name, std::string_view h
   return series->histogram.get();
 }
 
-Result<CallbackHandle> Registry::gauge_callback(std::string_view name, std::string_view help,
-                                                std::function<double()> read, Labels labels) {
+Result<CallbackHandle> Registry::callback(std::string_view name, std::string_view help,
+                                          std::function<double()> read, Labels labels) {
   if (!read) return bad(name, "the callback is empty");
   const std::lock_guard lock(state_->mutex_);
-  LARDER_ASSIGN(Series * series, state_->obtain(Kind::kGauge, name, help, labels));
-  if (series->gauge || series->callback) {
+  const Kind kind = name.ends_with("_total") ? Kind::kCounter : Kind::kGauge;
+  LARDER_ASSIGN(Series * series, state_->obtain(kind, name, help, labels));
+  if (series->gauge || series->counter || series->callback) {
     return fail(Code::kAlreadyExists,
                 fmt::format("metric {}: this series exists already", base::quoted(name)));
   }

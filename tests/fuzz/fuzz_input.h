@@ -34,7 +34,7 @@ class FuzzInput {
   std::uint32_t number(std::size_t bytes) {
     const std::string_view taken = take(bytes);
     std::uint32_t value = 0;
-    std::memcpy(&value, taken.data(), taken.size());
+    if (!taken.empty()) std::memcpy(&value, taken.data(), taken.size());
     return value;
   }
 

@@ -14,7 +14,7 @@ namespace {
 template <std::size_t kBytes>
 std::array<std::byte, kBytes> block(std::string_view text) {
   std::array<std::byte, kBytes> out{};
-  std::memcpy(out.data(), text.data(), std::min(text.size(), kBytes));
+  if (!text.empty()) std::memcpy(out.data(), text.data(), std::min(text.size(), kBytes));
   return out;
 }
 

@@ -217,7 +217,7 @@ void feed_payload(rpc::PayloadSink& sink, std::string_view payload, std::size_t 
     std::size_t moved = 0;
     for (std::size_t i = 0; i < count && room > 0; ++i) {
       const std::size_t n = std::min(places[i].iov_len, room);
-      std::memcpy(places[i].iov_base, payload.data() + moved, n);
+      if (n > 0) std::memcpy(places[i].iov_base, payload.data() + moved, n);
       moved += n;
       room -= n;
     }

@@ -9,7 +9,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -22,7 +21,9 @@
 #include "apps/child_process.h"
 #include "env/clock.h"
 #include "env/socket.h"
+#include "env/temp_directory.h"
 #include "larder/client.h"
+#include "tier/hot/fence.h"
 
 namespace larder::integration {
 
@@ -66,21 +67,15 @@ inline bool within(env::Nanos patience, const std::function<bool()>& holds) {
   return true;
 }
 
-// A directory under the tests' temporary folder, gone in the end.
+// A directory of its own, gone in the end with what nodes in it left elsewhere.
 class Directory {
  public:
-  Directory() {
-    path_ = testing::TempDir() + "larder-it-XXXXXX";
-    if (::mkdtemp(path_.data()) == nullptr) path_.clear();
-  }
-  ~Directory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
+  Directory() = default;
+  ~Directory() { tier::forget_fence(file("node.sock")); }
   Directory(const Directory&) = delete;
   Directory& operator=(const Directory&) = delete;
-  const std::string& path() const noexcept { return path_; }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const noexcept { return home_.path(); }
+  std::string file(const std::string& name) const { return home_.file(name); }
   std::string write(const std::string& name, std::string_view text) const {
     std::ofstream(file(name), std::ios::binary) << text;
     return file(name);
@@ -93,7 +88,7 @@ class Directory {
   }
 
  private:
-  std::string path_;
+  const env::TempDirectory home_ = env::TempDirectory::create("larder-it").value();
 };
 
 inline std::uint16_t free_port() {

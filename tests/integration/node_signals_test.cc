@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -305,7 +306,7 @@ TEST(Descriptors, AFullTableRefusesTheNewAndServesTheOld) {
     // Also what would like a window or another connection of its own.
     const Bytes value = make_value(static_cast<std::uint64_t>(client->path()), 300'000);
     const auto stored = client->put("k", value);
-    ASSERT_TRUE(stored) << words(stored);
+    ASSERT_TRUE(stored) << words(stored) << "\n" << node.log();
     const auto got = client->get("k");
     ASSERT_TRUE(got) << words(got);
     EXPECT_TRUE(same(got->bytes(), value));

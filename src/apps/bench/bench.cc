@@ -54,6 +54,8 @@ void add_store(CLI::App& app, Arguments& arguments) {
   app.add_flag("--verify", options.verify,
                "check the contents of every answer, between timed spans");
   app.add_flag("!--no-limits", options.limits, "the store alone, without the limits beside it");
+  app.add_flag("--cached-buffers", options.cached_buffers,
+               "callers use the same few buffers again and again, which stay in the caches");
   app.add_flag("--check", options.check, "exit code 5 when a bar is missed");
   app.add_option("--keys", options.keys, "values in the set, where fewer than --set-bytes holds")
       ->check(CLI::Range(1, 131072));

@@ -62,6 +62,7 @@ Result<std::unique_ptr<NodeSession>> NodeSession::open(const BenchOptions& optio
       const bool tcp = address.kind == env::SocketAddress::Kind::kTcp;
       (tcp ? session->tcp_address_ : session->unix_address_) = text;
     }
+    LARDER_TRY(session->wait_warm());
     return session;
   }
   LocalNodeOptions node;
@@ -77,7 +78,8 @@ Result<std::unique_ptr<NodeSession>> NodeSession::open(const BenchOptions& optio
 
 // A young node still touches its pages for the first time; the limits' buffers are warm too.
 Result<void> NodeSession::wait_warm() const {
-  LARDER_ASSIGN(const auto client, connect(BenchPath::kUnix, 0));
+  LARDER_ASSIGN(const auto client,
+                connect(reaches(BenchPath::kUnix) ? BenchPath::kUnix : BenchPath::kTcp, 0));
   env::Clock& clock = env::system_clock();
   const env::Nanos deadline = clock.now() + kWarmTimeout;
   while (clock.now() < deadline) {

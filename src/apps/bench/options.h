@@ -20,6 +20,7 @@ struct BenchOptions {
   Wait wait = Wait::kSpin;
   bool verify = false;
   bool limits = true;                   // measure the limit of each case beside it
+  bool cached_buffers = false;          // callers' memory no larger than a call needs, twice
   bool check = false;                   // a missed bar is a failure
   std::vector<std::string> addresses;   // of a running node; empty: start one
   std::vector<std::string> node_flags;  // for the node that is started

@@ -208,13 +208,11 @@ void serve(int fd, std::span<std::byte> memory) noexcept {
 
 Result<std::unique_ptr<RawPeer>> RawPeer::start(std::uint64_t set_bytes) {
   std::unique_ptr<RawPeer> peer(new RawPeer());
-  std::string directory = "/tmp/larder-bench-XXXXXX";
-  if (::mkdtemp(directory.data()) == nullptr) {
-    return fail(Code::kExhausted, "cannot make a directory in /tmp: " + env::errno_text(errno));
-  }
-  peer->directory_ = directory;
+  LARDER_ASSIGN(auto directory, env::TempDirectory::create("larder-bench"));
+  peer->directory_.emplace(std::move(directory));
   LARDER_ASSIGN(peer->tcp_, env::SocketAddress::parse("tcp:127.0.0.1:0"));
-  LARDER_ASSIGN(peer->unix_, env::SocketAddress::parse("unix:" + directory + "/raw.sock"));
+  LARDER_ASSIGN(peer->unix_,
+                env::SocketAddress::parse("unix:" + peer->directory_->file("raw.sock")));
   std::array<env::Fd, 2> listeners;
   LARDER_ASSIGN(listeners[0], env::listen_on(peer->tcp_, 128));
   LARDER_ASSIGN(listeners[1], env::listen_on(peer->unix_, 128));
@@ -238,8 +236,6 @@ RawPeer::~RawPeer() {
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
-  if (!unix_.path.empty()) ::unlink(unix_.path.c_str());
-  if (!directory_.empty()) ::rmdir(directory_.c_str());
 }
 
 const env::SocketAddress& RawPeer::address(BenchPath path) const noexcept {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "apps/bench/memory.h"
 #include "env/fd.h"
 #include "env/socket.h"
+#include "env/temp_directory.h"
 #include "larder/status.h"
 
 namespace larder::apps {
@@ -47,7 +49,7 @@ class RawPeer {
  private:
   RawPeer() = default;
   pid_t pid_ = -1;
-  std::string directory_;
+  std::optional<env::TempDirectory> directory_;
   env::SocketAddress tcp_;
   env::SocketAddress unix_;
 };

@@ -21,8 +21,8 @@ std::uint64_t capacity_for(const BenchOptions& options) {
   return options.set_bytes * 3;
 }
 
-std::uint64_t local_bytes_for(const std::vector<CaseName>& cases) {
-  std::uint64_t bytes = kLocalBytesMin;
+std::uint64_t local_bytes_for(const BenchOptions& options, const std::vector<CaseName>& cases) {
+  std::uint64_t bytes = options.cached_buffers ? 0 : kLocalBytesMin;
   for (const CaseName& name : cases) {
     bytes = std::max<std::uint64_t>(
         bytes, name.clients * std::max<std::size_t>(name.batch, 2) * name.value_bytes);
@@ -125,7 +125,7 @@ Result<void> measure_cases(const std::vector<CaseName>& cases, const BenchOption
   LARDER_ASSIGN(const auto session, NodeSession::open(options, capacity_for(options)));
   LARDER_TRY(check_capacity(*session, options));
   LARDER_ASSIGN(const std::string pages, pages_of(*session));
-  LARDER_ASSIGN(const Mapping local, Mapping::private_memory(local_bytes_for(cases)));
+  LARDER_ASSIGN(const Mapping local, Mapping::private_memory(local_bytes_for(options, cases)));
   LARDER_ASSIGN(const Mapping shared, Mapping::shared_memory(options.set_bytes, pages));
   StoreRun run(options, *session, *peer, local.bytes(), shared.bytes());
   for (const CaseName& name : cases) {

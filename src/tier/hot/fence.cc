@@ -92,6 +92,12 @@ Result<Fence> Fence::take(const std::string& socket_path) {
   return Fence(std::move(held), std::move(read_only), page, epoch);
 }
 
+void forget_fence(const std::string& socket_path) noexcept {
+  const std::string path = fence_path(socket_path);
+  const env::Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+}
+
 Fence::Fence(Fence&& other) noexcept
     : held_(std::move(other.held_)),
       read_only_(std::move(other.read_only_)),

@@ -60,6 +60,10 @@ class FenceView {
   const FencePage* page_;
 };
 
+// For a path that will not be served again: removes its fence, unless a live node holds it. Without
+// this the file stays, so that the next node at the path counts on.
+void forget_fence(const std::string& socket_path) noexcept;
+
 // Where the fence of a socket path lies: under /dev/shm where that exists, else beside the socket.
 std::string fence_path(const std::string& socket_path);
 

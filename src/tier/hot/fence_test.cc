@@ -46,6 +46,19 @@ TEST_F(FenceTest, OneNodeHoldsIt) {
   EXPECT_FALSE(Fence::take(socket_));  // the moved one still holds it
 }
 
+TEST_F(FenceTest, IsForgottenOnlyWhenNobodyHoldsIt) {
+  {
+    const auto held = Fence::take(socket_);
+    ASSERT_TRUE(held);
+    forget_fence(socket_);
+    EXPECT_EQ(::access(fence_path(socket_).c_str(), F_OK), 0);
+  }
+  forget_fence(socket_);
+  EXPECT_NE(::access(fence_path(socket_).c_str(), F_OK), 0);
+  forget_fence(socket_);
+  EXPECT_TRUE(Fence::take(socket_));
+}
+
 TEST_F(FenceTest, OldViewsSeeTheEnd) {
   std::optional<FenceView> view;
   std::uint64_t served = 0;

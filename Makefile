@@ -15,7 +15,7 @@ NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 export ASAN_OPTIONS ?= detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CURDIR)/tools/tsan.supp
 
 # $(call say,what) prints what goes on and the seconds since make began.
 say = @printf '\n==> %s (%d s in)\n' '$(1)' "$$(( $$(date +%s) - $(START) ))"

@@ -13,9 +13,11 @@ START := $(shell date +%s)
 # Sanitizers of gcc 12 cannot map their shadow under a high-entropy address layout.
 NO_ASLR := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
+TSAN_SUPPRESSIONS = :suppressions=$(CURDIR)/tools/tsan.supp
+
 export ASAN_OPTIONS ?= detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS ?= print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1:suppressions=$(CURDIR)/tools/tsan.supp
+export TSAN_OPTIONS ?= halt_on_error=1:second_deadlock_stack=1$(TSAN_SUPPRESSIONS)
 
 # $(call say,what) prints what goes on and the seconds since make began.
 say = @printf '\n==> %s (%d s in)\n' '$(1)' "$$(( $$(date +%s) - $(START) ))"
@@ -68,9 +70,9 @@ fuzz: ## build the fuzz targets with clang-16 and run each for FUZZ_SECONDS (30)
 	@tools/install_deps.sh --fuzz
 	$(call say,[2/3] building fuzz with $(JOBS) jobs)
 	@$(call configure,fuzz)
-	@cmake --build --preset fuzz --parallel $(JOBS)
+	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
 	$(call say,[3/3] fuzzing, $(FUZZ_SECONDS) s each)
-	@tools/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS)
+	@tools/run_fuzzers.sh build/fuzz $(FUZZ_SECONDS) $(JOBS)
 	$(call done,fuzz)
 
 bench: build ## build release and measure this machine's limits and Larder against them

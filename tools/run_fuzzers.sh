@@ -1,32 +1,44 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every libFuzzer program NAME_fuzz of a build for some seconds, from the corpus
-# tests/fuzz/corpus/NAME_fuzz if there is one. New inputs stay in BUILD_DIR; the corpus is not
-# written to. Stops at the first crash and says where the input is.
-#   tools/run_fuzzers.sh BUILD_DIR SECONDS
+# Runs every libFuzzer program NAME_fuzz of a build for some seconds, JOBS of them at a time, from
+# the corpus tests/fuzz/corpus/NAME_fuzz if there is one. New inputs stay in BUILD_DIR; the corpus
+# is not written to. After a crash no further one is started, and the end says where the inputs are.
+#   tools/run_fuzzers.sh BUILD_DIR SECONDS [JOBS]
+#   tools/run_fuzzers.sh --one BUILD_DIR SECONDS PROGRAM
 set -euo pipefail
+
+run_one() {
+  local build="$1" seconds="$2" program="$3" name
+  name="$(basename "$program")"
+  mkdir -p "$build/corpus/$name" "$build/crashes"
+  local corpora=("$build/corpus/$name")
+  if [[ -d "tests/fuzz/corpus/$name" ]]; then corpora+=("tests/fuzz/corpus/$name"); fi
+  echo "--> $name"
+  # 255 makes xargs start no more.
+  "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+    -print_final_stats=1 -artifact_prefix="$build/crashes/$name-" "${corpora[@]}" \
+    > "$build/$name.log" 2>&1 || { cat "$build/$name.log" >&2; return 255; }
+  local inputs
+  inputs="$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$name.log")"
+  echo "    $name: $inputs inputs, no crash"
+}
+
+if [[ "$1" == --one ]]; then
+  shift
+  run_one "$@"
+  exit
+fi
 
 build="$1"
 seconds="$2"
-count=0
-while IFS= read -r -d '' program; do
-  name="$(basename "$program")"
-  found="$build/corpus/$name"
-  seeds="tests/fuzz/corpus/$name"
-  mkdir -p "$found" "$build/crashes"
-  echo "--> $name"
-  corpora=("$found")
-  [[ -d "$seeds" ]] && corpora+=("$seeds")
-  if ! "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-    -print_final_stats=0 -verbosity=0 -artifact_prefix="$build/crashes/$name-" \
-    "${corpora[@]}"; then
-    echo "run_fuzzers: $name failed; its input is in $build/crashes/" >&2
-    exit 1
-  fi
-  count=$((count + 1))
-done < <(find "$build" -type f -name '*_fuzz' -perm -u+x -print0 | sort -z)
-if [[ $count -eq 0 ]]; then
+mapfile -d '' -t programs < <(find "$build" -type f -name '*_fuzz' -perm -u+x -print0 | sort -z)
+if [[ ${#programs[@]} -eq 0 ]]; then
   echo "run_fuzzers: no *_fuzz program under $build; build the preset fuzz first" >&2
   exit 1
 fi
-echo "run_fuzzers: $count programs, $seconds s each, no crash"
+if ! printf '%s\0' "${programs[@]}" |
+  xargs -0 -n 1 -P "${3:-1}" "$0" --one "$build" "$seconds"; then
+  echo "run_fuzzers: a program failed; its input is in $build/crashes/" >&2
+  exit 1
+fi
+echo "run_fuzzers: ${#programs[@]} programs, $seconds s each, no crash"

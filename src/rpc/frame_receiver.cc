@@ -41,13 +41,12 @@ Result<Progress> FrameReceiver::receive(int fd, FrameObserver& observer, std::si
   LARDER_TRY(drain_buffer(observer));
   while (budget > 0) {
     if (payload_left_ == 0 && !observer.accepts_frames()) return progress;
-    const std::size_t before = budget;
     LARDER_ASSIGN(const Progress step, receive_once(fd, observer, budget));
     if (step == Progress::kClosed) return step;
     if (step == Progress::kNothing) return progress;
     progress = Progress::kSome;
-    // A short read in buffered mode means that the socket is empty: save the call that says so.
-    if (payload_left_ == 0 && before - budget < kBufferBytes / 2) return progress;
+    // Less than there was room for means that the socket is empty: save the call that says so.
+    if (short_) return progress;
   }
   return progress;
 }
@@ -82,6 +81,7 @@ Result<Progress> FrameReceiver::receive_once(int fd, FrameObserver& observer, st
     case env::IoStatus::kOk:
       break;
   }
+  short_ = got.bytes < total_bytes(std::span(places).first(count));
   const std::size_t weight = payload ? sink_->weight() : 1;
   budget -= std::min(budget, got.bytes * weight);
   if (payload) {

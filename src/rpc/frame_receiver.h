@@ -74,6 +74,7 @@ class FrameReceiver {
   std::unique_ptr<std::byte[]> large_body_;  // header and body of a frame too long for the buffer
   std::size_t large_room_ = 0;               // bytes of large_body_
   std::size_t large_total_ = 0;
+  bool short_ = false;  // the last call to the kernel brought less than there was room for
   std::size_t large_filled_ = 0;
   PayloadSink* sink_ = nullptr;
   std::uint64_t payload_left_ = 0;

@@ -24,7 +24,8 @@ struct RouteView {
   HotReplica hot;
 };
 
-// Any thread. No call blocks for longer than a shard's lock.
+// Any thread. No call blocks for longer than a lock is held: a few dozen instructions, or a group
+// of look-ups.
 class RouteAuthority {
  public:
   virtual ~RouteAuthority() = default;

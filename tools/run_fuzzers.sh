@@ -14,13 +14,17 @@ run_one() {
   local corpora=("$build/corpus/$name")
   if [[ -d "tests/fuzz/corpus/$name" ]]; then corpora+=("tests/fuzz/corpus/$name"); fi
   echo "--> $name"
+  local TIMEFORMAT='%U %S'
   # 255 makes xargs start no more.
-  "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
-    -print_final_stats=1 -artifact_prefix="$build/crashes/$name-" "${corpora[@]}" \
-    > "$build/$name.log" 2>&1 || { cat "$build/$name.log" >&2; return 255; }
-  local inputs
+  { time "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+      -print_final_stats=1 -artifact_prefix="$build/crashes/$name-" "${corpora[@]}" \
+      > "$build/$name.log" 2>&1; } 2> "$build/$name.cpu" ||
+    { cat "$build/$name.log" >&2; return 255; }
+  local inputs cpu
+  # Where programs share cores, wall time says little about how much was tried.
+  cpu="$(awk '{ printf "%.0f", $1 + $2 }' "$build/$name.cpu")"
   inputs="$(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$name.log")"
-  echo "    $name: $inputs inputs, no crash"
+  echo "    $name: $inputs inputs in $cpu CPU seconds, no crash"
 }
 
 if [[ "$1" == --one ]]; then

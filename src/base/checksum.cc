@@ -2,12 +2,8 @@
 #include "base/checksum.h"
 
 #define XXH_STATIC_LINKING_ONLY  // for the layout of the streaming state
-#include <xxhash.h>
-// The dispatching entry points exist on x86-64 only; elsewhere plain XXH3 is already the best
-// build.
-#if __has_include(<xxh_x86dispatch.h>) && defined(__x86_64__)
-#include <xxh_x86dispatch.h>
-#endif
+// xxh_x86dispatch.h where there is one (x86-64), else xxhash.h: CMakeLists.txt chooses.
+#include LARDER_XXH_HEADER
 
 #include <algorithm>
 #include <cstring>

@@ -60,7 +60,6 @@ class StagedSource final : public PutSource {
   Lane& lane_;
   Window& window_;
   const env::Nanos deadline_;
-  std::size_t chunk_;  // the next chunk's limit
   wire::Descriptor descriptor_;
 };
 

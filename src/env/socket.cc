@@ -169,16 +169,15 @@ IoResult receive(int fd, void* into, std::size_t bytes) noexcept {
   return n == 0 ? IoResult{IoStatus::kClosed, 0, 0} : from_errno();
 }
 
-IoResult send(int fd, std::span<const iovec> from, bool more) noexcept {
+IoResult send(int fd, std::span<const iovec> from) noexcept {
   if (from.size() == 1) {
-    const ssize_t one = ::send(fd, from[0].iov_base, from[0].iov_len,
-                               MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+    const ssize_t one = ::send(fd, from[0].iov_base, from[0].iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
     return one >= 0 ? IoResult{IoStatus::kOk, static_cast<std::size_t>(one), 0} : from_errno();
   }
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(from.data());
   message.msg_iovlen = from.size();
-  const ssize_t n = ::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0));
+  const ssize_t n = ::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   return n >= 0 ? IoResult{IoStatus::kOk, static_cast<std::size_t>(n), 0} : from_errno();
 }
 

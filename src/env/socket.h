@@ -47,7 +47,7 @@ struct IoResult {
 };
 IoResult receive(int fd, std::span<iovec> into) noexcept;
 IoResult receive(int fd, void* into, std::size_t bytes) noexcept;
-IoResult send(int fd, std::span<const iovec> from, bool more = false) noexcept;
+IoResult send(int fd, std::span<const iovec> from) noexcept;
 // The connection that accept() had waiting, or kWouldBlock. kError carries errno (EMFILE, ...).
 IoResult accept_from(int listener, Fd& accepted) noexcept;
 

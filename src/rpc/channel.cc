@@ -382,7 +382,8 @@ Result<void> prove_token(const Handshaken& connection, const ChannelOptions& opt
     return fail(Code::kPermissionDenied, "this node asks for a cluster token; give --token-file");
   }
   const Digest256 proof = wire::prove(options.token, wire::Role::kClient, hello, answer);
-  return env::send_all(connection.fd.get(), proof, deadline);
+  static_cast<void>(env::send_all(connection.fd.get(), proof, deadline));
+  return {};
 }
 
 // A Unix socket in a place that others can write to may be somebody else's.
@@ -403,8 +404,8 @@ Result<Handshaken> shake(const ChannelOptions& options, const wire::ClientHello&
   LARDER_ASSIGN(connection.fd, env::connect_to(options.address, deadline));
   const int fd = connection.fd.get();
   LARDER_TRY(check_server_user(options, fd));
-  // A node that is full says so and closes, at times before the hello has come: what it said
-  // counts, not whether the hello could be sent.
+  // A node that is full says so and closes, at times before hello, proof or descriptor have come:
+  // what it said counts, not whether they could be sent.
   static_cast<void>(env::send_all(fd, wire::encode(hello), deadline));
   std::array<std::byte, wire::kServerHelloBytes> answer_bytes;
   LARDER_TRY(env::receive_all(fd, answer_bytes, deadline));
@@ -416,9 +417,7 @@ Result<Handshaken> shake(const ChannelOptions& options, const wire::ClientHello&
   }
   connection.epoch = answer.epoch;
   LARDER_TRY(prove_token(connection, options, hello, answer, deadline));
-  if (pass_fd >= 0) {
-    LARDER_TRY(env::send_fds(fd, std::span(&pass_fd, 1), deadline));
-  }
+  if (pass_fd >= 0) static_cast<void>(env::send_fds(fd, std::span(&pass_fd, 1), deadline));
   std::array<std::byte, wire::kVerdictBytes> verdict_bytes;
   LARDER_TRY(env::receive_all(fd, verdict_bytes, deadline));
   LARDER_ASSIGN(const wire::Verdict verdict, wire::decode_verdict(verdict_bytes));

@@ -198,6 +198,49 @@ TEST_F(ChannelTest, SendingToANodeThatDoesNotRead) {
   over.set_value();
 }
 
+// Whose turn to send does not come in time has sent nothing: only that call ends, and its callback
+// comes without anyone waiting.
+TEST_F(ChannelTest, UnwaitedCallWhoseTurnNeverComes) {
+  std::promise<void> read_on;
+  const ScriptedNode node(unix_address(), [&](int fd) {
+    read_on.get_future().wait();
+    closes(fd);
+  });
+  const auto channel = connect();
+  class Waiting final : public PayloadSource {
+   public:
+    std::size_t next(std::span<iovec> into) override {
+      started.set_value();
+      go_on.get_future().wait();
+      into[0] = {&byte_, 1};
+      return 1;
+    }
+    std::promise<void> started;
+    std::promise<void> go_on;
+    std::byte byte_{};
+  };
+  Waiting source;
+  TestCall first;
+  std::thread sending([&] {
+    wire::FrameHeader header;
+    header.op = Op::kPut;
+    header.payload_bytes = 1;
+    channel->send(first, header, body_frame(""), &source, later(), false);
+  });
+  source.started.get_future().wait();
+  TestCall second;
+  start(*channel, second, Op::kInfo, "", {}, after(env::kMilli), false);
+  EXPECT_EQ(second.ends, 1);
+  EXPECT_EQ(second.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(first.ends, 0);
+  EXPECT_FALSE(channel->broken());
+  source.go_on.set_value();
+  sending.join();
+  read_on.set_value();
+  channel->shut_down();
+  ASSERT_TRUE(first.wait_end());
+}
+
 // An unwaited call's payload is still being read by send(): its deadline must not end it before.
 TEST_F(ChannelTest, NoCallEndsWhileItIsBeingSent) {
   std::promise<void> over;

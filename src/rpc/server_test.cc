@@ -262,6 +262,19 @@ TEST_F(ServerTest, ConnectionsAreBounded) {
   EXPECT_EQ(refused(over(0)), Code::kOk);
 }
 
+// The verdict is there before the client has proved anything, and still gets to it.
+TEST_F(ServerTest, AFullNodeSaysSoToClientsWithATokenToo) {
+  ServerOptions with = options();
+  with.connections_max = 1;
+  with.token = kToken;
+  serve(with);
+  const auto channel = Channel::connect(over(0, kToken)).value();
+  EXPECT_EQ(refused(over(0, kToken)), Code::kExhausted);
+  EXPECT_EQ(refused(over(1, kToken)), Code::kExhausted);
+  EXPECT_EQ(counters().refused_limit, 2U);
+  EXPECT_EQ(counters().refused_token, 0U);
+}
+
 TEST_F(ServerTest, RunsOutOfDescriptorsAndRecovers) {
   serve(options());
   const auto channel = unix_channel();

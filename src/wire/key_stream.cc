@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "larder/client.h"
+#include "wire/keys.h"
 
 namespace larder::wire {
 namespace {
@@ -14,12 +14,7 @@ namespace {
 constexpr std::size_t kSizeBytes = sizeof(std::uint16_t);
 constexpr std::size_t kSumBytes = sizeof(std::uint64_t);
 constexpr std::size_t kBufferBytes = 64 << 10;
-constexpr std::size_t kPackedMax = kKeyBytesMax + 1;
-static_assert(kKeyPieceMin == kSizeBytes + kPackedMax + kSumBytes);
-
-std::size_t packed_size(std::string_view key) noexcept {
-  return std::min(key.size(), kPackedMax);
-}
+static_assert(kKeyPieceMin == kSizeBytes + kPackedKeyMax + kSumBytes);
 
 // A short stream comes in one piece, and that is hashed without a streaming state.
 void add(Checksum64& sum, std::span<const std::byte> piece, bool whole) {
@@ -34,7 +29,7 @@ void add(Checksum64& sum, std::span<const std::byte> piece, bool whole) {
 
 std::uint64_t key_stream_bytes(std::span<const std::string_view> keys) noexcept {
   std::uint64_t bytes = kSumBytes + keys.size() * kSizeBytes;
-  for (const std::string_view key : keys) bytes += packed_size(key);
+  for (const std::string_view key : keys) bytes += packed(key).size();
   return bytes;
 }
 
@@ -43,11 +38,11 @@ std::size_t KeyWriter::fill(std::span<std::byte> into) noexcept {
   std::byte* const end = to + into.size();
   const bool first = at_ == 0;
   for (; at_ < keys_.size(); ++at_) {
-    const std::size_t size = packed_size(keys_[at_]);
-    if (static_cast<std::size_t>(end - to) < kSizeBytes + size) break;
-    store_le(to, static_cast<std::uint16_t>(size));
-    std::memcpy(to + kSizeBytes, keys_[at_].data(), size);
-    to += kSizeBytes + size;
+    const std::string_view key = packed(keys_[at_]);
+    if (static_cast<std::size_t>(end - to) < kSizeBytes + key.size()) break;
+    store_le(to, static_cast<std::uint16_t>(key.size()));
+    std::memcpy(to + kSizeBytes, key.data(), key.size());
+    to += kSizeBytes + key.size();
   }
   add(sum_, {into.data(), to}, first && at_ == keys_.size());
   if (at_ == keys_.size() && !ended_ && static_cast<std::size_t>(end - to) >= kSumBytes) {
@@ -60,7 +55,7 @@ std::size_t KeyWriter::fill(std::span<std::byte> into) noexcept {
 
 Result<KeyReader> KeyReader::create(std::uint32_t count, std::uint64_t bytes) {
   const std::uint64_t least = std::uint64_t{count} * kSizeBytes + kSumBytes;
-  if (bytes >= least && bytes <= least + std::uint64_t{count} * kPackedMax) {
+  if (bytes >= least && bytes <= least + std::uint64_t{count} * kPackedKeyMax) {
     return KeyReader(count, bytes);
   }
   return fail(Code::kInvalidArgument, std::to_string(count) + " keys cannot have a payload of " +
@@ -98,7 +93,7 @@ bool KeyReader::next(std::string_view& key) noexcept {
   if (broken_) begin_ = end_;  // so that there is room for the rest
   if (broken_ || keys_left_ == 0 || there < kSizeBytes) return false;
   const std::size_t size = load_le<std::uint16_t>(buffer_.get() + begin_);
-  if (size > kPackedMax) {
+  if (size > kPackedKeyMax) {
     broken_ = true;
     begin_ = end_;
     return false;

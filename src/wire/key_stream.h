@@ -17,7 +17,7 @@ namespace larder::wire {
 // Room that KeyWriter::fill needs at least: one key, and the checksum.
 inline constexpr std::size_t kKeyPieceMin = 2 + 1025 + 8;
 
-// The whole stream's size. As in pack_keys(), kKeyBytesMax + 1 bytes stand for a longer key.
+// The whole stream's size; of each key travels packed() (keys.h).
 std::uint64_t key_stream_bytes(std::span<const std::string_view> keys) noexcept;
 
 class KeyWriter {

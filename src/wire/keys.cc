@@ -29,9 +29,10 @@ Result<void> validate_count(std::size_t count) {
                                           " are allowed in one call");
 }
 
-// One byte over the limit is enough for the server to refuse the key, and keeps the body small.
-std::string_view packed(std::string_view key) {
-  return key.substr(0, kKeyBytesMax + 1);
+void set_space(const KeySpace& space, pb::Keys& into) {
+  into.set_tenant(space.tenant);
+  into.set_domain(space.domain);
+  into.set_object_set(space.object_set);
 }
 
 }  // namespace
@@ -41,9 +42,7 @@ Result<void> validate_space(const KeySpace& space) {
 }
 
 void pack_keys(const KeySpace& space, std::span<const std::string_view> keys, pb::Keys& into) {
-  into.set_tenant(space.tenant);
-  into.set_domain(space.domain);
-  into.set_object_set(space.object_set);
+  set_space(space, into);
   std::size_t total = 0;
   auto* lengths = into.mutable_lengths();
   lengths->Clear();
@@ -59,9 +58,7 @@ void pack_keys(const KeySpace& space, std::span<const std::string_view> keys, pb
 }
 
 void announce_keys(const KeySpace& space, std::size_t count, pb::Keys& into) {
-  into.set_tenant(space.tenant);
-  into.set_domain(space.domain);
-  into.set_object_set(space.object_set);
+  set_space(space, into);
   into.set_count(static_cast<std::uint32_t>(count));
 }
 

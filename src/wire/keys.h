@@ -21,8 +21,15 @@ inline constexpr std::size_t kSpaceNameBytesMax = 255;
 // kInvalidArgument unless each part has 1 to 255 bytes.
 Result<void> validate_space(const KeySpace& space);
 
-// Fills the message. Keys are not validated here: an invalid one is the server's per-item answer.
-// Of an over-long one, kKeyBytesMax + 1 bytes are packed.
+// What travels of a key. Keys are not validated by the client: an invalid one is the server's
+// per-item answer. Of an over-long one, one byte over the limit is enough for the server to refuse
+// it.
+inline constexpr std::size_t kPackedKeyMax = kKeyBytesMax + 1;
+inline std::string_view packed(std::string_view key) {
+  return key.substr(0, kPackedKeyMax);
+}
+
+// Fills the message with packed keys.
 void pack_keys(const KeySpace& space, std::span<const std::string_view> keys, pb::Keys& into);
 
 // For operations whose keys come as payload (key_stream.h): the space, and how many will come.

@@ -111,6 +111,10 @@ bool HotStore::ensure_slot() {
 
 std::optional<Reservation> HotStore::try_reserve(std::uint64_t length) {
   const std::lock_guard lock(mutex_);
+  return reserve_locked(length);
+}
+
+std::optional<Reservation> HotStore::reserve_locked(std::uint64_t length) {
   if (!ensure_slot()) return std::nullopt;
   const std::optional<Allocation> allocation = allocator_->allocate(length);
   if (!allocation) return std::nullopt;
@@ -150,8 +154,9 @@ Result<Reservation> HotStore::reserve(std::uint64_t length) {
 
 std::optional<Reservation> HotStore::reserve_spare(std::uint64_t length) {
   if (length == 0 || length > options_.capacity) return std::nullopt;
-  if (above_high_watermark(OffsetAllocator::rounded(length))) return std::nullopt;
-  return try_reserve(length);
+  const std::lock_guard lock(mutex_);
+  if (above_high(allocator_->used() + OffsetAllocator::rounded(length))) return std::nullopt;
+  return reserve_locked(length);
 }
 
 void HotStore::cancel(Reservation& reservation) noexcept {
@@ -267,8 +272,12 @@ std::uint64_t HotStore::evict_tick() {
   return now_used > low ? evict(now_used - low) : 0;
 }
 
-bool HotStore::above_high_watermark(std::uint64_t more) const {
-  return static_cast<double>(used() + more) >
+bool HotStore::above_high_watermark() const {
+  return above_high(used());
+}
+
+bool HotStore::above_high(std::uint64_t used_bytes) const noexcept {
+  return static_cast<double>(used_bytes) >
          static_cast<double>(options_.capacity) * options_.high_watermark;
 }
 

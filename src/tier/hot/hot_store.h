@@ -87,8 +87,7 @@ class HotStore final : public route::ReplicaOwner {
   void touch(std::uint32_t slot) noexcept { clock_->touch(slot); }
   // Evicts down to the low watermark when above the high one. Returns bytes evicted.
   std::uint64_t evict_tick();
-  // Whether it is, or would be with `more` bytes taken.
-  bool above_high_watermark(std::uint64_t more = 0) const;
+  bool above_high_watermark() const;
 
   std::uint64_t capacity() const noexcept { return options_.capacity; }
   std::uint64_t used() const;  // bytes taken in the segment, reservations and pinned included
@@ -111,8 +110,10 @@ class HotStore final : public route::ReplicaOwner {
   HotStore() = default;
   bool ensure_slot();
   std::optional<Reservation> try_reserve(std::uint64_t length);
+  std::optional<Reservation> reserve_locked(std::uint64_t length);
   void cancel(Reservation& reservation) noexcept;
   std::uint64_t evict(std::uint64_t bytes_wanted);
+  bool above_high(std::uint64_t used_bytes) const noexcept;
   route::EntryRef next_victim();
   std::atomic<std::uint64_t>& slot_word(std::uint32_t slot) const noexcept;
 

@@ -124,6 +124,24 @@ TEST_F(HotStoreTest, SaysWhatCanNeverFit) {
   EXPECT_FALSE(holds("kept"));
 }
 
+// Spare space is what the next tick would not evict for: never beyond the high watermark.
+TEST_F(HotStoreTest, SpareSpaceEndsAtTheHighWatermark) {
+  EXPECT_FALSE(store_->reserve_spare(0));
+  EXPECT_FALSE(store_->reserve_spare(4 * kMiB + 1));
+  ASSERT_NE(put("a", 3 * kMiB), 0U);  // the watermark is at 3.6 MiB
+  EXPECT_FALSE(store_->reserve_spare(kMiB));
+  EXPECT_TRUE(holds("a"));
+  {
+    const auto spare = store_->reserve_spare(kMiB / 2);
+    ASSERT_TRUE(spare);
+    EXPECT_EQ(store_->used(), 3 * kMiB + kMiB / 2);
+    EXPECT_FALSE(store_->reserve_spare(kMiB / 2));
+  }
+  EXPECT_TRUE(store_->reserve_spare(kMiB / 2));
+  EXPECT_EQ(store_->evict_tick(), 0U);
+  EXPECT_EQ(store_->counters().evict_stalls, 0U);
+}
+
 TEST_F(HotStoreTest, ReadersKeepTheirBytes) {
   put("a", 3000, '1');
   const route::EntryRef reader = table_->find(key_of("a"));

@@ -204,7 +204,7 @@ Result<void> ClientCore::launch(Op& op, bool waited) {
   op.lane_ = lane;
   // Sent without a waiter, the operation may be complete and gone when this returns.
   lane->channel->send(op, header, std::move(question.frame), question.payload, op.deadline_,
-                      waited);
+                      waited ? rpc::Attendance::kWaited : rpc::Attendance::kPumped);
   if (waited) lane->channel->wait(op);
   return {};
 }

@@ -267,4 +267,10 @@ HostReport probe_host(const std::string& directory, const std::string& socket_di
   return report;
 }
 
+std::string boot_id() {
+  std::string text = read_text("/proc/sys/kernel/random/boot_id");
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
 }  // namespace larder::env

@@ -12,6 +12,9 @@
 
 namespace larder::env {
 
+// Tells machines apart, and one machine's starts; empty when it cannot be read.
+std::string boot_id();
+
 struct CpuReport {
   unsigned usable = 0;          // cores in this process's affinity mask
   std::optional<double> quota;  // cores a cgroup allows, where it limits them

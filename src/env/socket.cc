@@ -16,7 +16,7 @@
 namespace larder::env {
 namespace {
 
-constexpr std::size_t kFdsPerMessageMax = 16;
+constexpr std::size_t kFdsPerMessageMax = 128;  // the kernel takes 253
 
 IoResult from_errno() noexcept {
   if (errno == EAGAIN || errno == EWOULDBLOCK) return {IoStatus::kWouldBlock, 0, 0};
@@ -190,7 +190,7 @@ IoResult accept_from(int listener, Fd& accepted) noexcept {
 
 Result<void> send_fds(int socket, std::span<const int> fds, Nanos deadline) {
   if (fds.empty() || fds.size() > kFdsPerMessageMax) {
-    return fail(Code::kInvalidArgument, "1 to 16 descriptors fit one message");
+    return fail(Code::kInvalidArgument, "1 to 128 descriptors fit one message");
   }
   alignas(cmsghdr) char control[CMSG_SPACE(kFdsPerMessageMax * sizeof(int))] = {};
   char byte = 'F';
@@ -218,7 +218,7 @@ Result<void> send_fds(int socket, std::span<const int> fds, Nanos deadline) {
 
 Result<std::vector<Fd>> receive_fds(int socket, std::size_t count, Nanos deadline) {
   if (count == 0 || count > kFdsPerMessageMax) {
-    return fail(Code::kInvalidArgument, "1 to 16 descriptors fit one message");
+    return fail(Code::kInvalidArgument, "1 to 128 descriptors fit one message");
   }
   alignas(cmsghdr) char control[CMSG_SPACE(kFdsPerMessageMax * sizeof(int))] = {};
   char byte = 0;

@@ -51,7 +51,7 @@ IoResult send(int fd, std::span<const iovec> from) noexcept;
 // The connection that accept() had waiting, or kWouldBlock. kError carries errno (EMFILE, ...).
 IoResult accept_from(int listener, Fd& accepted) noexcept;
 
-// Sends `fds` (at most 16) with one byte of data, and receives them. Unix sockets only.
+// Sends `fds` (at most 128) with one byte of data, and receives them. Unix sockets only.
 Result<void> send_fds(int socket, std::span<const int> fds, Nanos deadline);
 Result<std::vector<Fd>> receive_fds(int socket, std::size_t count, Nanos deadline);
 

@@ -337,11 +337,11 @@ TEST_F(SocketTest, WrongNumberOfDescriptorsIsRefusedAndNoneLeaks) {
 
 TEST_F(SocketTest, DescriptorCountsOutOfBounds) {
   const Pair pair = unix_pair();
-  const std::vector<int> many(17, pair.client.get());
+  const std::vector<int> many(129, pair.client.get());
   EXPECT_EQ(send_fds(pair.client.get(), many, later()).error().code(), Code::kInvalidArgument);
   EXPECT_EQ(send_fds(pair.client.get(), {}, later()).error().code(), Code::kInvalidArgument);
   EXPECT_EQ(receive_fds(pair.client.get(), 0, later()).error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(receive_fds(pair.client.get(), 17, later()).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(receive_fds(pair.client.get(), 129, later()).error().code(), Code::kInvalidArgument);
 }
 
 TEST(Fd, OwnsItsDescriptor) {

@@ -78,6 +78,11 @@ Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::s
     case wire::Op::kLookup:
     case wire::Op::kMatchPrefix:
       break;  // begin()
+    case wire::Op::kTransferInfo:
+    case wire::Op::kTransferRead:
+    case wire::Op::kTransferWrite:
+    case wire::Op::kTransferNotify:
+      break;  // a transfer engine's
   }
   return fail(Code::kUnsupported, "this node does not know operation " +
                                       std::to_string(static_cast<unsigned>(header.op)));

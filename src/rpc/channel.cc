@@ -22,6 +22,8 @@ constexpr std::size_t kPiecesMax = 64;
 constexpr env::Nanos kPumpSleepMax = 50 * env::kMilli;
 constexpr env::Nanos kExpiryEvery = 10 * env::kMilli;
 constexpr int kPollsPerYield = 32;
+constexpr std::chrono::milliseconds kAssistGrace{2};
+constexpr int kLooksBeforeDoze = 50;
 // A long request takes the peer a while: to sleep through it saves little, and the wake-up is paid
 // on top. A nanosecond for each byte is about what taking it in and answering it takes.
 constexpr env::Nanos kMoreSpinMax = 2 * env::kMilli;
@@ -88,18 +90,19 @@ void Channel::register_call(Call& call) {
   call.id_ = next_id_++;
   call.sending_ = true;
   calls_.emplace(call.id_, &call);
-  if (call.waited_) return;
-  ++unwaited_;
+  if (call.attendance_ == Attendance::kWaited) return;
+  const bool pumped = call.attendance_ == Attendance::kPumped;
+  ++(pumped ? pumped_ : assisted_);
   if (!pump_thread_.joinable()) {
     pump_thread_ = std::thread([this] { run_pump_thread(); });
   }
-  calls_changed_.notify_all();
+  if (pumped || dozing_) calls_changed_.notify_all();
 }
 
 void Channel::send(Call& call, wire::FrameHeader header, std::string frame, PayloadSource* payload,
-                   env::Nanos deadline, bool waited) {
+                   env::Nanos deadline, Attendance attendance) {
   call.deadline_ = deadline;
-  call.waited_ = waited;
+  call.attendance_ = attendance;
   call.more_spin_ = more_spin(frame.size() + header.payload_bytes);
   call.done_.store(false, std::memory_order_relaxed);
   if (!wait_for_turn(deadline)) return end_unsent(call);
@@ -119,7 +122,7 @@ void Channel::send(Call& call, wire::FrameHeader header, std::string frame, Payl
 }
 
 void Channel::end_unsent(Call& call) {
-  const bool waited = call.waited_;
+  const bool waited = call.attendance_ == Attendance::kWaited;
   const Error error(Code::kDeadlineExceeded,
                     "sending to " + peer_ + ": others were still sending on this connection");
   call.on_done(&error);
@@ -207,7 +210,7 @@ void Channel::wait(Call& call) {
     calls_changed_.wait(lock, [&] { return call.done() || !pump_taken_; });
     --sleepers_;
     // The channel's own thread stood back for this one: it must hear that nobody takes the pump.
-    if (call.done() && sleepers_ == 0 && unwaited_ > 0) calls_changed_.notify_all();
+    if (call.done() && sleepers_ == 0 && pumped_ > 0) calls_changed_.notify_all();
   }
 }
 
@@ -218,16 +221,13 @@ void Channel::pump_until_done(Call& call) {
 void Channel::release_pump() {
   const std::lock_guard lock(calls_mutex_);
   pump_taken_ = false;
-  if (sleepers_ > 0 || unwaited_ > 0 || stopping_) calls_changed_.notify_all();
+  if (sleepers_ > 0 || pumped_ > 0 || handed_over_ || stopping_) calls_changed_.notify_all();
 }
 
 void Channel::run_pump_thread() {
   env::set_thread_name("larder-pump");
   std::unique_lock lock(calls_mutex_);
-  while (true) {
-    calls_changed_.wait(
-        lock, [this] { return stopping_ || (unwaited_ > 0 && !pump_taken_ && sleepers_ == 0); });
-    if (stopping_) return;
+  while (wait_for_work(lock)) {
     pump_taken_ = true;
     lock.unlock();
     pump_once(env::monotonic_now() + kPumpSleepMax, spin_);
@@ -235,6 +235,50 @@ void Channel::run_pump_thread() {
     pump_taken_ = false;
     if (sleepers_ > 0) calls_changed_.notify_all();
   }
+}
+
+// Until there is something for the channel's thread to receive; false: the channel is closed. While
+// assisted calls come and go this looks in every few milliseconds: to be told of each would cost
+// those who assist a system call, and the core.
+bool Channel::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  const auto own_work = [this] {
+    const bool work = pumped_ > 0 || (handed_over_ && assisted_ > 0);
+    return stopping_ || (work && !pump_taken_ && sleepers_ == 0);
+  };
+  for (int idle_looks = 0; !own_work();) {
+    const unsigned assists = assists_;
+    if (idle_looks == kLooksBeforeDoze) {
+      dozing_ = true;
+      calls_changed_.wait(lock, [&] { return own_work() || assisted_ > 0; });
+      dozing_ = false;
+      idle_looks = 0;
+      continue;
+    }
+    if (calls_changed_.wait_for(lock, kAssistGrace, own_work)) break;
+    idle_looks = assisted_ == 0 ? idle_looks + 1 : 0;
+    if (assisted_ > 0 && assists == assists_ && !pump_taken_ && sleepers_ == 0) break;
+  }
+  return !stopping_;
+}
+
+bool Channel::assist() {
+  {
+    const std::lock_guard lock(calls_mutex_);
+    ++assists_;
+    handed_over_ = false;
+    if (pump_taken_ || assisted_ == 0) return false;
+    pump_taken_ = true;
+  }
+  const bool came = try_receive();
+  release_pump();
+  return came;
+}
+
+void Channel::hand_over() {
+  const std::lock_guard lock(calls_mutex_);
+  if (assisted_ == 0 || handed_over_) return;
+  handed_over_ = true;
+  if (!pump_taken_) calls_changed_.notify_all();
 }
 
 // Receives once, or waits until something came, `until`, or the earliest deadline.
@@ -301,11 +345,12 @@ Result<void> Channel::on_payload_end() {
 }
 
 void Channel::finish(Call& call, const Error* error) {
-  const bool waited = call.waited_;
+  const bool waited = call.attendance_ == Attendance::kWaited;
   {
     const std::lock_guard lock(calls_mutex_);
     if (calls_.erase(call.id_) == 0) return;
-    if (!waited) --unwaited_;
+    if (call.attendance_ == Attendance::kPumped) --pumped_;
+    if (call.attendance_ == Attendance::kAssisted) --assisted_;
   }
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   call.on_done(error);

@@ -3,7 +3,9 @@
 //
 // There is no I/O thread on the blocking path: a thread that waits for an answer takes the pump,
 // and receives for everybody until its own answer is in. Calls without a waiter are pumped by one
-// thread of the channel, started when it is first needed.
+// thread of the channel, started when it is first needed. Between the two are assisted calls: a
+// thread that waits for something of which the call is a part lends itself to the pump by assist(),
+// and the channel's thread steps in where nobody does.
 #pragma once
 
 #include <atomic>
@@ -44,6 +46,13 @@ struct Handshaken {
 Result<Handshaken> connect_and_shake(const ChannelOptions& options, wire::Purpose purpose,
                                      std::uint64_t buffer_bytes = 0, int pass_fd = -1);
 
+// Who receives the answer.
+enum class Attendance : std::uint8_t {
+  kWaited,    // the caller, by wait(), next
+  kPumped,    // the channel's own thread, at once
+  kAssisted,  // whoever calls assist(); after some milliseconds without, the channel's own thread
+};
+
 // One call in flight. The owner keeps it alive until done() turns true or Channel::abandon
 // returned.
 class Call {
@@ -63,7 +72,7 @@ class Call {
   std::uint64_t id_ = 0;
   env::Nanos deadline_ = 0;
   env::Nanos more_spin_ = 0;
-  bool waited_ = false;
+  Attendance attendance_ = Attendance::kWaited;
   bool sending_ = false;  // send() still reads its payload: nobody may finish it
   std::atomic<bool> done_{false};
 };
@@ -80,13 +89,18 @@ class Channel final : private FrameObserver {
   // Sends a request, after those that other threads are sending; a call whose turn does not come
   // before its deadline is not sent. `frame` comes from wire::frame_with(); the header's call id is
   // filled in. The payload source is read before this returns. Whatever happens, on_done() runs
-  // exactly once, for a waited call here or inside some thread's wait(). `waited`: the caller calls
-  // wait() next; else the channel's own thread pumps, and the call may already be gone when this
-  // returns.
+  // exactly once, for a waited call here or inside some thread's wait(). A call that is not waited
+  // for may already be gone when this returns.
   void send(Call& call, wire::FrameHeader header, std::string frame, PayloadSource* payload,
-            env::Nanos deadline, bool waited);
+            env::Nanos deadline, Attendance attendance);
   // Until the call is done; on_done() has then run.
   void wait(Call& call);
+  // Receives once, without waiting, if assisted calls are in flight and no other thread receives.
+  // True when something came.
+  bool assist();
+  // The calling thread stops assisting for now, and others may not: the channel's thread receives
+  // until there are no assisted calls, or the next assist().
+  void hand_over();
   // True once the peer has closed its side; costs a system call.
   bool peer_closed() const noexcept;
   bool on_pump_thread() const noexcept;
@@ -118,6 +132,7 @@ class Channel final : private FrameObserver {
   void fail_all(const Error& error);
   void release_pump();
   void run_pump_thread();
+  bool wait_for_work(std::unique_lock<std::mutex>& lock);
 
   const env::Nanos spin_;
   const env::Fd fd_;
@@ -134,7 +149,11 @@ class Channel final : private FrameObserver {
   std::condition_variable calls_changed_;
   std::unordered_map<std::uint64_t, Call*> calls_;
   std::uint64_t next_id_ = 1;
-  unsigned unwaited_ = 0;    // calls that the pump thread is responsible for
+  unsigned pumped_ = 0;    // calls that the pump thread is responsible for
+  unsigned assisted_ = 0;  // and those that it is if nobody else comes
+  unsigned assists_ = 0;   // how often somebody came
+  bool handed_over_ = false;
+  bool dozing_ = false;      // the pump thread sleeps until it is told
   unsigned sleepers_ = 0;    // threads in wait() that do not hold the pump
   bool pump_waits_ = false;  // the pump waits for a send to end
   bool pump_taken_ = false;  // the pump token: whoever set it receives, for everybody

@@ -225,7 +225,7 @@ TEST_F(ChannelTest, UnwaitedCallWhoseTurnNeverComes) {
     wire::FrameHeader header;
     header.op = Op::kPut;
     header.payload_bytes = 1;
-    channel->send(first, header, body_frame(""), &source, later(), false);
+    channel->send(first, header, body_frame(""), &source, later(), Attendance::kPumped);
   });
   source.started.get_future().wait();
   TestCall second;
@@ -264,7 +264,8 @@ TEST_F(ChannelTest, NoCallEndsWhileItIsBeingSent) {
   wire::FrameHeader header;
   header.op = Op::kPut;
   header.payload_bytes = wire::kPayloadBytesMax;
-  channel->send(call, header, body_frame(""), &source, after(50 * env::kMilli), false);
+  channel->send(call, header, body_frame(""), &source, after(50 * env::kMilli),
+                Attendance::kPumped);
   ASSERT_TRUE(call.wait_end());
   ASSERT_TRUE(pumped.wait_end());
   EXPECT_EQ(call.ends, 1);

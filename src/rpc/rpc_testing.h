@@ -210,7 +210,7 @@ inline void start(Channel& channel, TestCall& call, wire::Op op, std::string_vie
   header.payload_bytes = payload.size();
   BytesSource source(std::move(payload));
   channel.send(call, header, body_frame(text), header.payload_bytes > 0 ? &source : nullptr,
-               deadline, waited);
+               deadline, waited ? Attendance::kWaited : Attendance::kPumped);
 }
 // Sends and waits.
 inline void run(Channel& channel, TestCall& call, wire::Op op, std::string_view text,

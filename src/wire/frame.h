@@ -33,8 +33,13 @@ enum class Op : std::uint16_t {
   kList = 8,
   kPin = 9,
   kUnpin = 10,
+  kTransferInfo = 11,
+  kTransferRead = 12,
+  kTransferWrite = 13,
+  kTransferNotify = 14,
 };
-inline constexpr std::uint16_t kOpMax = 10;
+inline constexpr std::uint16_t kOpMax = 14;
+inline constexpr std::size_t kTransferItemsMax = 1024;  // of one read or write
 std::string_view op_name(Op op) noexcept;
 
 enum PutFlag : std::uint32_t {

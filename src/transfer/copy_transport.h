@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies within the host's memory: this process's own, or a peer's that is mapped here.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transfer/transport.h"
+
+namespace larder::transfer {
+
+// Small copies are made by the submitting thread, through copy(); others by workers, and by threads
+// that wait for them. HIGH goes first; LOW gets every eighth turn while HIGH lasts.
+class CopyTransport final : public Transport {
+ public:
+  // kMemcpy or kShm.
+  CopyTransport(TransportType type, unsigned workers, PieceSink& sink);
+  ~CopyTransport() override;
+
+  TransportType type() const noexcept override { return type_; }
+  TransportAbilities abilities() const noexcept override;
+  void submit(std::span<const Piece* const> pieces) override;
+  void cancel(PieceToken token) noexcept override;
+  bool help() override;
+  bool drain(std::int64_t deadline) override;
+
+  // kUnavailable: the target is not in this process, or its owner has taken it back.
+  static Result<void> copy(Opcode opcode, std::byte* local, std::byte* near,
+                           const SharedMapping* mapping, std::uint64_t bytes);
+
+ private:
+  const Piece* take();  // under the lock; null: nothing to do
+  void run_worker();
+  void run(const Piece& piece);
+
+  const TransportType type_;
+  PieceSink& sink_;
+  std::mutex mutex_;  // the rest
+  std::condition_variable changed_;
+  std::deque<const Piece*> high_;
+  std::deque<const Piece*> low_;
+  unsigned turns_ = 0;
+  unsigned running_ = 0;
+  unsigned sleeping_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace larder::transfer

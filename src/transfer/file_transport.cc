@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/file_transport.h"
+
+#include "fileio/file.h"
+#include "fileio/pool_backend.h"
+#include "fileio/uring_backend.h"
+#include "obs/log.h"
+
+namespace larder::transfer {
+namespace {
+
+Result<std::unique_ptr<fileio::IoBackend>> make_backend(const FileTransportOptions& options) {
+  if (options.io_uring) {
+    auto ring = fileio::UringBackend::create({.depth = options.depth});
+    if (ring) return std::unique_ptr<fileio::IoBackend>(std::move(*ring));
+    if (ring.error().code() != Code::kUnsupported) return fail(ring.error());
+    obs::log(obs::Level::kWarn, "io_uring_unavailable",
+             {{"reason", ring.error().message()}, {"instead", "pread and pwrite by threads"}});
+  }
+  LARDER_ASSIGN(auto pool, fileio::PoolBackend::create({.depth = options.depth}));
+  return std::unique_ptr<fileio::IoBackend>(std::move(pool));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FileTransport>> FileTransport::create(const FileTransportOptions& options,
+                                                             PieceSink& sink) {
+  std::unique_ptr<FileTransport> transport(new FileTransport(sink));
+  FileTransportOptions with = options;
+  for (unsigned i = 0; i < options.workers; ++i) {
+    LARDER_ASSIGN(auto backend, make_backend(with));
+    with.io_uring = backend->name() == "io_uring";  // refused once is said once
+    LARDER_ASSIGN(auto worker, FileWorker::create(std::move(backend), sink));
+    transport->workers_.push_back(std::move(worker));
+  }
+  return transport;
+}
+
+Result<std::shared_ptr<fileio::File>> FileTransport::open(const std::string& path) {
+  fileio::FileOptions options;
+  options.write = true;
+  auto file = fileio::File::open(path, options);
+  if (!file && file.error().code() == Code::kPermissionDenied) {
+    options.write = false;
+    file = fileio::File::open(path, options);
+  }
+  if (!file) return fail(file.error());
+  return std::make_shared<fileio::File>(std::move(*file));
+}
+
+TransportAbilities FileTransport::abilities() const noexcept {
+  TransportAbilities can;
+  can.moves = {Ability::kCpuToFile};
+  can.same_machine_only = true;
+  can.alignment = 4096;
+  return can;
+}
+
+// A piece goes to the next worker: so the pieces of one large request are shared out.
+void FileTransport::submit(std::span<const Piece* const> pieces) {
+  const Error read_only(Code::kPermissionDenied,
+                        "the file is open for reading only; see its permissions");
+  std::vector<std::vector<const Piece*>> shares(workers_.size());
+  for (const Piece* const piece : pieces) {
+    if (piece->opcode == Opcode::kWrite && !piece->target->file->writable()) {
+      sink_.piece_done(piece->token, &read_only);
+      continue;
+    }
+    const unsigned to = next_.fetch_add(1, std::memory_order_relaxed);
+    shares[to % workers_.size()].push_back(piece);
+  }
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (!shares[i].empty()) workers_[i]->add(shares[i]);
+  }
+}
+
+void FileTransport::cancel(PieceToken token) noexcept {
+  for (const auto& worker : workers_) worker->cancel(token);
+}
+
+bool FileTransport::drain(std::int64_t deadline) {
+  bool quiet = true;
+  for (const auto& worker : workers_) quiet = worker->drain(deadline) && quiet;
+  return quiet;
+}
+
+}  // namespace larder::transfer

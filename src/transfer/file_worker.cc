@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/file_worker.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "env/clock.h"
+#include "env/thread.h"
+
+namespace larder::transfer {
+namespace {
+
+constexpr unsigned kLowTurn = 8;
+constexpr std::size_t kDoneAtOnce = 64;
+
+constexpr std::uint64_t tag_of(PieceToken token) {
+  return (std::uint64_t{token.generation} << 32) | token.index;
+}
+constexpr PieceToken token_of(std::uint64_t tag) {
+  return {static_cast<std::uint32_t>(tag), static_cast<std::uint32_t>(tag >> 32)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FileWorker>> FileWorker::create(std::unique_ptr<fileio::IoBackend> backend,
+                                                       PieceSink& sink) {
+  const std::string_view name = backend->name();
+  LARDER_ASSIGN(auto queue, fileio::FileQueue::create(std::move(backend), {}));
+  return std::unique_ptr<FileWorker>(new FileWorker(std::move(queue), name, sink));
+}
+
+FileWorker::FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend,
+                       PieceSink& sink)
+    : queue_(std::move(queue)), backend_(backend), sink_(sink), thread_([this] { run(); }) {}
+
+FileWorker::~FileWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  queue_->wake();
+  woken_.notify_all();
+  thread_.join();
+}
+
+void FileWorker::add(std::span<const Piece* const> pieces) {
+  unfinished_.fetch_add(pieces.size(), std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Piece* const piece : pieces) {
+      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
+    }
+  }
+  queue_->wake();
+  woken_.notify_all();
+}
+
+void FileWorker::cancel(PieceToken token) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(token);
+  }
+  queue_->wake();
+  woken_.notify_all();
+}
+
+bool FileWorker::drain(std::int64_t deadline) {
+  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
+  std::unique_lock lock(mutex_);
+  return drained_.wait_until(lock, until, [this] { return unfinished_.load() == 0; });
+}
+
+void FileWorker::run() {
+  env::set_thread_name("larder-file");
+  std::array<fileio::FileDone, kDoneAtOnce> done;
+  while (true) {
+    cancel_some();
+    const bool more = start_some();
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ && unfinished_.load() == 0) return;
+    }
+    const std::size_t ended = more ? queue_->poll(done) : queue_->wait(done, fileio::kNoDeadline);
+    finish(std::span(done).first(ended));
+    if (!queue_->healthy()) sleep_when_dead();
+  }
+}
+
+void FileWorker::sleep_when_dead() {
+  std::unique_lock lock(mutex_);
+  woken_.wait(lock, [this] {
+    return stopping_ || unfinished_.load() > 0 || !cancelled_.empty();
+  });
+}
+
+// Hands pieces to the queue until it is full. True when it should be called again at once.
+bool FileWorker::start_some() {
+  while (true) {
+    const Piece* piece = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      piece = take();
+    }
+    if (piece == nullptr) return false;
+    if (start(*piece)) continue;
+    const std::lock_guard lock(mutex_);
+    (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_front(piece);
+    return false;
+  }
+}
+
+const Piece* FileWorker::take() {
+  const bool low_turn = ++turns_ % kLowTurn == 0;
+  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
+  if (from.empty()) return nullptr;
+  const Piece* const piece = from.front();
+  from.pop_front();
+  return piece;
+}
+
+// False: the queue is full.
+bool FileWorker::start(const Piece& piece) {
+  const fileio::File& file = *piece.target->file;
+  const std::span<std::byte> memory(piece.local, piece.bytes);
+  const std::uint64_t tag = tag_of(piece.token);
+  const auto taken =
+      queue_->submit(piece.opcode == Opcode::kRead
+                         ? fileio::FileOp::read(file, piece.target_offset, memory, tag)
+                         : fileio::FileOp::write(file, piece.target_offset, memory, tag));
+  if (taken) return true;
+  if (taken.error().code() == Code::kBackpressure) return false;
+  sink_.piece_done(piece.token, &taken.error());
+  count_ended(1);
+  return true;
+}
+
+void FileWorker::cancel_some() {
+  std::vector<PieceToken> cancelled;
+  std::vector<PieceToken> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled.swap(cancelled_);
+    for (const PieceToken token : cancelled) {
+      for (auto* queue : {&high_, &low_}) {
+        const auto at = std::find_if(queue->begin(), queue->end(), [&](const Piece* piece) {
+          return tag_of(piece->token) == tag_of(token);
+        });
+        if (at == queue->end()) continue;
+        queue->erase(at);
+        waiting.push_back(token);
+      }
+    }
+  }
+  const Error error(Code::kCancelled, "cancelled before it was read or written");
+  for (const PieceToken token : waiting) {
+    sink_.piece_done(token, &error);
+    count_ended(1);
+  }
+  for (const PieceToken token : cancelled) queue_->cancel(tag_of(token));
+}
+
+void FileWorker::finish(std::span<const fileio::FileDone> done) {
+  for (const fileio::FileDone& one : done) {
+    std::optional<Error> error;
+    if (!one.ok()) error = fileio::describe(one);
+    sink_.piece_done(token_of(one.tag), error ? &*error : nullptr);
+  }
+  if (!done.empty()) count_ended(done.size());
+}
+
+void FileWorker::count_ended(std::size_t pieces) {
+  if (unfinished_.fetch_sub(pieces) != pieces) return;
+  const std::lock_guard lock(mutex_);
+  drained_.notify_all();
+}
+
+}  // namespace larder::transfer

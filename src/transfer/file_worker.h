@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "fileio/file_queue.h"
+#include "transfer/transport.h"
+
+namespace larder::transfer {
+
+// One thread with one FileQueue. HIGH pieces enter the queue first; LOW ones get every eighth turn
+// while HIGH ones wait.
+class FileWorker {
+ public:
+  static Result<std::unique_ptr<FileWorker>> create(std::unique_ptr<fileio::IoBackend> backend,
+                                                    PieceSink& sink);
+  ~FileWorker();
+
+  // Any thread.
+  void add(std::span<const Piece* const> pieces);
+  void cancel(PieceToken token) noexcept;
+  bool drain(std::int64_t deadline);
+  std::string_view backend() const noexcept { return backend_; }
+
+ private:
+  FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend, PieceSink& sink);
+  void run();
+  bool start_some();
+  bool start(const Piece& piece);
+  const Piece* take();
+  void cancel_some();
+  void finish(std::span<const fileio::FileDone> done);
+  void sleep_when_dead();
+  void count_ended(std::size_t pieces);
+
+  std::unique_ptr<fileio::FileQueue> queue_;  // the worker's own thread's
+  std::string_view backend_;
+  PieceSink& sink_;
+  std::atomic<std::size_t> unfinished_{0};
+  std::mutex mutex_;  // the rest
+  std::condition_variable drained_;
+  std::condition_variable woken_;  // a queue whose backend died does not sleep
+  std::deque<const Piece*> high_;
+  std::deque<const Piece*> low_;
+  std::vector<PieceToken> cancelled_;
+  unsigned turns_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace larder::transfer

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/tcp_transport.h"
+
+#include <algorithm>
+
+#include "env/clock.h"
+#include "env/thread.h"
+
+namespace larder::transfer {
+namespace {
+
+// A frame's payload, unless one piece has more: neighbours on the connection get their turn.
+constexpr std::uint64_t kFrameBytes = 1 << 20;
+// Writes up to this size are sent by the thread that submits them.
+constexpr std::uint64_t kSendNowBytes = 64 << 10;
+
+bool together(const Piece& a, const Piece& b) {
+  return a.target->peer == b.target->peer && a.opcode == b.opcode &&
+         a.traffic_class == b.traffic_class && a.incarnation == b.incarnation &&
+         a.intent == b.intent && a.attended == b.attended;
+}
+
+}  // namespace
+
+TcpTransport::~TcpTransport() = default;
+
+TransportAbilities TcpTransport::abilities() const noexcept {
+  TransportAbilities can;
+  can.moves = {Ability::kCpuToCpu};
+  return can;
+}
+
+// Neighbours that go the same way share a frame.
+void TcpTransport::submit(std::span<const Piece* const> pieces) {
+  std::vector<const Piece*> frame;
+  std::uint64_t bytes = 0;
+  for (const Piece* const piece : pieces) {
+    const bool full = bytes + piece->bytes > kFrameBytes || frame.size() == wire::kTransferItemsMax;
+    if (!frame.empty() && (full || !together(*frame.front(), *piece))) {
+      start(std::move(frame));
+      frame.clear();
+      bytes = 0;
+    }
+    frame.push_back(piece);
+    bytes += piece->bytes;
+  }
+  if (!frame.empty()) start(std::move(frame));
+}
+
+void TcpTransport::start(std::vector<const Piece*> pieces) {
+  const std::shared_ptr<Peer> peer = pieces.front()->target->peer;
+  auto call = TcpCall::make(std::move(pieces), sink_);
+  const bool write = call->opcode() == Opcode::kWrite;
+  if (write && call->bytes() > kSendNowBytes) return send_later(peer, std::move(call));
+  // Reads, and small writes, never wait behind a long write: that has streams of its own.
+  send_now(*peer, std::move(call), 2 * next_.fetch_add(1, std::memory_order_relaxed));
+}
+
+void TcpTransport::send_now(Peer& peer, std::unique_ptr<TcpCall> call, unsigned stream) {
+  auto channel = peer.stream(call->traffic_class(), stream);
+  if (!channel) return TcpCall::fail_all(std::move(call), channel.error());
+  const auto attendance = call->attended() ? rpc::Attendance::kAssisted : rpc::Attendance::kPumped;
+  if (call->attended()) use(*channel);
+  const env::Nanos left =
+      call->deadline() == 0 ? timeout_ : call->deadline() - env::monotonic_now();
+  TcpCall::send(std::move(call), **channel, std::clamp<env::Nanos>(left, env::kMilli, timeout_),
+                attendance);
+}
+
+void TcpTransport::send_later(const std::shared_ptr<Peer>& peer, std::unique_ptr<TcpCall> call) {
+  lane_for(peer, call->traffic_class())->add(std::move(call));
+}
+
+std::shared_ptr<WriteLane> TcpTransport::lane_for(const std::shared_ptr<Peer>& peer,
+                                                  TrafficClass traffic_class) {
+  const unsigned each = std::max(1U, peer->streams() / 2);
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Lanes>& lanes = lanes_[peer.get()];
+  if (lanes == nullptr) {
+    lanes = std::make_unique<Lanes>();
+    lanes->peer = peer;
+    for (unsigned i = 0; i < 2 * each; ++i) {
+      lanes->writes.push_back(std::make_shared<WriteLane>(
+          [this, to = peer.get(), stream = 2 * (i % each) + 1](std::unique_ptr<TcpCall> call) {
+            send_now(*to, std::move(call), stream);
+          }));
+    }
+  }
+  const unsigned first = traffic_class == TrafficClass::kHigh ? 0 : each;
+  return lanes->writes[first + next_.fetch_add(1, std::memory_order_relaxed) % each];
+}
+
+void TcpTransport::forget(const std::shared_ptr<Peer>& peer) {
+  std::unique_ptr<Lanes> gone;
+  const auto streams = peer->open_streams();
+  const std::lock_guard lock(mutex_);
+  const auto at = lanes_.find(peer.get());
+  if (at != lanes_.end()) {
+    gone = std::move(at->second);
+    lanes_.erase(at);
+  }
+  std::erase_if(used_, [&](const auto& channel) {
+    return std::find(streams.begin(), streams.end(), channel) != streams.end();
+  });
+}
+
+bool TcpTransport::knows(const Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  return lanes_.contains(&peer);
+}
+
+void TcpTransport::cancel(PieceToken token) noexcept {
+  // What was sent ends with the peer's answer, or at its deadline.
+  for (const auto& lane : lanes()) lane->cancel(token);
+}
+
+// ---- lent threads ----
+
+void TcpTransport::use(std::shared_ptr<rpc::Channel> channel) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(used_.begin(), used_.end(), channel) != used_.end()) return;
+  std::erase_if(used_, [](const auto& other) { return other->in_flight() == 0; });
+  used_.push_back(std::move(channel));
+}
+
+std::vector<std::shared_ptr<rpc::Channel>> TcpTransport::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+std::vector<std::shared_ptr<WriteLane>> TcpTransport::lanes() const {
+  std::vector<std::shared_ptr<WriteLane>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [peer, lanes] : lanes_) {
+    for (const auto& lane : lanes->writes) all.push_back(lane);
+  }
+  return all;
+}
+
+bool TcpTransport::look() {
+  bool came = false;
+  for (const auto& channel : used()) {
+    if (channel->in_flight() > 0) came = channel->assist() || came;
+  }
+  return came;
+}
+
+bool TcpTransport::help() {
+  for (const auto& lane : lanes()) {
+    if (lane->help()) return true;
+  }
+  return look();
+}
+
+void TcpTransport::rest() {
+  for (const auto& channel : used()) {
+    if (channel->in_flight() > 0) channel->hand_over();
+  }
+}
+
+bool TcpTransport::drain(std::int64_t deadline) {
+  while (env::monotonic_now() < deadline) {
+    bool quiet = true;
+    for (const auto& channel : used()) quiet = quiet && channel->in_flight() == 0;
+    for (const auto& lane : lanes()) quiet = quiet && !lane->busy();
+    if (quiet) return true;
+    if (!help()) env::yield_core();
+  }
+  return false;
+}
+
+}  // namespace larder::transfer

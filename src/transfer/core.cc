@@ -16,6 +16,7 @@
 #include "transfer/explain.h"
 #include "transfer/file_transport.h"
 #include "transfer/shared_memory.h"
+#include "transfer/stager.h"
 
 namespace larder {
 
@@ -97,7 +98,9 @@ Result<std::unique_ptr<TransferEngine::Core>> TransferEngine::Core::create(Trans
                                    : Policy::parse(with.policy, with.policy_source));
   LARDER_ASSIGN(Selector selector, Selector::create(std::move(policy), installed));
   core->selector_ = std::make_unique<Selector>(std::move(selector));
-  core->dispatcher_->install(*core->selector_, std::move(transports));
+  std::vector<Transport*> stagers;
+  for (const auto& stager : core->stagers_) stagers.push_back(stager.get());
+  core->dispatcher_->install(*core->selector_, std::move(transports), std::move(stagers));
   core->submitter_ = std::make_unique<Submitter>(
       SubmitterParts{core->memory_, core->segments_, *core->selector_, core->breakers_,
                      *core->dispatcher_, *core->telemetry_},
@@ -108,7 +111,14 @@ Result<std::unique_ptr<TransferEngine::Core>> TransferEngine::Core::create(Trans
 }
 
 Result<void> TransferEngine::Core::make_transports(const std::vector<TransportType>& wanted) {
-  for (const TransportType type : wanted) LARDER_TRY(make_transport(type));
+  const auto& platforms = platforms_->all();
+  const bool devices = std::any_of(platforms.begin(), platforms.end(), [](const auto& platform) {
+    return is_device_memory(platform->type());
+  });
+  for (const TransportType type : wanted) {
+    LARDER_TRY(make_transport(type));
+    if (devices) LARDER_TRY(make_stager(type));
+  }
   if (!transports_.empty()) return {};
   return fail(Code::kInvalidArgument, "transfer: no transport is configured");
 }
@@ -136,6 +146,22 @@ Result<void> TransferEngine::Core::make_transport(TransportType type) {
   return fail(Code::kUnsupported,
               fmt::format("transfer: this build has no transport '{}'; leave it out of transports",
                           transport_name(type)));
+}
+
+// With a transport of its own behind it, whose pieces end at the stager. To and from peers device
+// memory is not staged yet.
+Result<void> TransferEngine::Core::make_stager(TransportType type) {
+  if (type != TransportType::kMemcpy && type != TransportType::kIoUring) return {};
+  LARDER_ASSIGN(auto stager, Stager::create({}, *platforms_, *dispatcher_));
+  if (type == TransportType::kMemcpy) {
+    stager->set_inner(std::make_unique<CopyTransport>(type, 1, stager->inner_sink()));
+  } else {
+    const FileTransportOptions options{config_.file_workers, config_.file_depth, config_.io_uring};
+    LARDER_ASSIGN(auto files, FileTransport::create(options, stager->inner_sink()));
+    stager->set_inner(std::move(files));
+  }
+  stagers_.push_back(std::move(stager));
+  return {};
 }
 
 Result<void> TransferEngine::Core::export_gauges() {
@@ -199,6 +225,7 @@ bool TransferEngine::Core::drain() {
   dispatcher_->cancel_all();
   for (const auto& [address, peer] : peers_) peer->shut_down();
   bool quiet = dispatcher_->drain(deadline);
+  for (const auto& stager : stagers_) quiet = stager->drain(deadline) && quiet;
   for (const auto& transport : transports_) quiet = transport->drain(deadline) && quiet;
   gauges_.clear();
   if (quiet) return true;

@@ -69,6 +69,7 @@ class TransferEngine::Core {
                            transfer::MemoryRangeRecord& record);
   Result<void> make_transports(const std::vector<TransportType>& wanted);
   Result<void> make_transport(TransportType type);
+  Result<void> make_stager(TransportType type);
   Result<void> export_gauges();
   Result<SegmentId> open_file(std::string_view name, const std::string& path);
   Result<SegmentId> open_peer(std::string_view name);
@@ -96,6 +97,7 @@ class TransferEngine::Core {
   std::unique_ptr<rpc::Server> server_;
   transfer::TcpTransport* tcp_ = nullptr;
   std::vector<std::unique_ptr<transfer::Transport>> transports_;
+  std::vector<std::unique_ptr<transfer::Transport>> stagers_;
 };
 
 }  // namespace larder

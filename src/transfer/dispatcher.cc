@@ -37,16 +37,32 @@ Dispatcher::~Dispatcher() {
   stop_timer();
 }
 
-void Dispatcher::install(const Selector& selector, std::vector<Transport*> transports) {
+void Dispatcher::install(const Selector& selector, std::vector<Transport*> transports,
+                         std::vector<Transport*> stagers) {
   selector_ = &selector;
   transports_ = std::move(transports);
+  stagers_ = std::move(stagers);
+  all_ = transports_;
+  all_.insert(all_.end(), stagers_.begin(), stagers_.end());
 }
 
-Transport* Dispatcher::transport(TransportType type) const noexcept {
-  for (Transport* const known : transports_) {
+namespace {
+
+Transport* of_type(std::span<Transport* const> transports, TransportType type) noexcept {
+  for (Transport* const known : transports) {
     if (known->type() == type) return known;
   }
   return nullptr;
+}
+
+}  // namespace
+
+Transport* Dispatcher::transport(TransportType type) const noexcept {
+  return of_type(transports_, type);
+}
+
+Transport* Dispatcher::carrier(const Selection& selection) const noexcept {
+  return of_type(selection.staged ? stagers_ : transports_, selection.transport);
 }
 
 Job* Dispatcher::make_job() {
@@ -94,9 +110,9 @@ void Dispatcher::begin(Job& job, Handed& out) {
   bool over = false;
   {
     const std::lock_guard lock(job.lock);
-    job.transport = transport(job.selection.transport);
+    job.transport = carrier(job.selection);
     job.bytes_done = 0;
-    const TransportAbilities& can = *selector_->abilities(job.selection.transport);
+    const TransportAbilities can = job.transport->abilities();
     auto plan = SlicePlan::create(
         {.length = job.length,
          .target_offset = job.target_offset,
@@ -181,7 +197,7 @@ void Dispatcher::hand_over(Handed& pieces) {
 void Dispatcher::hand_out(Handed& pieces) {
   thread_local std::vector<const Piece*> together;
   std::vector<const Piece*> list = std::move(together);
-  for (Transport* const to : transports_) {
+  for (Transport* const to : all_) {
     list.clear();
     for (const auto& [transport, piece] : pieces) {
       if (transport == to) list.push_back(piece);

@@ -33,8 +33,10 @@ class Dispatcher final : public PieceSink {
  public:
   Dispatcher(const DispatcherOptions& options, Telemetry& telemetry, Breakers& breakers);
   ~Dispatcher() override;
-  // Once, before the first job; they outlive the last job.
-  void install(const Selector& selector, std::vector<Transport*> transports);
+  // Once, before the first job; they outlive the last job. `stagers`: of the same types as some of
+  // the transports, for device memory.
+  void install(const Selector& selector, std::vector<Transport*> transports,
+               std::vector<Transport*> stagers = {});
 
   // A job to be filled in; null: jobs_max are in flight.
   Job* make_job();
@@ -52,6 +54,8 @@ class Dispatcher final : public PieceSink {
   // True when all jobs have ended by `deadline` (monotonic ns).
   bool drain(std::int64_t deadline);
   Transport* transport(TransportType type) const noexcept;
+  // What moves a selection; null: nothing can.
+  Transport* carrier(const Selection& selection) const noexcept;
 
  private:
   struct Expiry {
@@ -90,6 +94,8 @@ class Dispatcher final : public PieceSink {
   Breakers& breakers_;
   const Selector* selector_ = nullptr;
   std::vector<Transport*> transports_;
+  std::vector<Transport*> stagers_;
+  std::vector<Transport*> all_;
   Slab<Job> jobs_;
   std::atomic<std::uint64_t> quarantined_{0};
   std::atomic<std::uint64_t> strays_{0};

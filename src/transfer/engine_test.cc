@@ -406,5 +406,57 @@ policy: [{name: here, segment_type: memory, transports: [memcpy]},
   EXPECT_EQ(TransferEngine::create_from_file("/no/such/file").error().code(), Code::kNotFound);
 }
 
+// ---- device memory ----
+
+// The CPU cannot touch it: whatever got it wrong would not fail here but crash.
+TEST_F(EngineTest, DeviceMemoryGoesThroughTheHost) {
+  for (const std::string kind : {"npu", "cuda"}) {
+    TransferConfig config;
+    config.platforms = {"cpu", "sim-" + kind};
+    open(std::move(config));
+    constexpr std::uint64_t kBytes = 40 * kMiB + 12345;
+    const SegmentId from = new_file("from-" + kind, kBytes);
+    const SegmentId to = new_file("to-" + kind, kBytes);
+    std::byte* const host = memory(kBytes, 21);
+    std::byte* const back = memory(kBytes, 22);
+    void* const device = engine_->allocate_memory(kBytes, kind + ":0").value();
+    ASSERT_EQ(run(file(Opcode::kWrite, host, from, 0, kBytes)).message, "");
+
+    TransferRequest in = file(Opcode::kRead, device, from, 0, kBytes);
+    in.intent = Intent::kForegroundPrefixFetch;
+    const TaskStatus status = run(in);
+    ASSERT_EQ(status.outcome, Outcome::kCompleted) << status.message;
+    EXPECT_EQ(status.bytes, kBytes);
+    EXPECT_EQ(status.transport, TransportType::kIoUring);
+    ASSERT_EQ(run(file(Opcode::kWrite, device, to, 0, kBytes)).message, "");
+    ASSERT_EQ(run(file(Opcode::kRead, back, to, 0, kBytes)).message, "");
+    EXPECT_EQ(std::memcmp(host, back, kBytes), 0) << kind;
+
+    // And within the process, by memcpy.
+    std::memset(back, 0, kBytes);
+    ASSERT_EQ(run(copy(Opcode::kWrite, device, back, kBytes)).message, "");
+    EXPECT_EQ(std::memcmp(host, back, kBytes), 0) << kind;
+    EXPECT_TRUE(engine_->free_memory(device));
+  }
+}
+
+TEST_F(EngineTest, StagedTransfersSayTheirTwoStages) {
+  TransferConfig config;
+  config.platforms = {"sim-npu"};
+  open(std::move(config));
+  const SegmentId segment = new_file("staged", kMiB);
+  void* const device = engine_->allocate_memory(kMiB, "npu:0").value();
+  const BatchId batch = engine_->allocate_batch(1).value();
+  const TransferRequest request = file(Opcode::kWrite, device, segment, 0, kMiB);
+  ASSERT_TRUE(engine_->submit(batch, std::span(&request, 1)));
+  ASSERT_TRUE(engine_->wait(batch, kLong)->all_completed());
+  const std::string why = engine_->explain(batch, 0).value();
+  for (const std::string_view part :
+       {"npu_file", "\"staged\":true", "device_to_host", "host_to_file",
+        "\"accel_pcie_out\":1048576", "\"nvme_write\":1048576", "\"transport\":\"nds\""}) {
+    EXPECT_NE(why.find(part), std::string::npos) << part << " in " << why;
+  }
+}
+
 }  // namespace
 }  // namespace larder

@@ -239,12 +239,12 @@ Result<void> Submitter::select(Call& call, const TransferRequest& request, Plann
   }
   query.tried = parts_.breakers.open_for((*out.segment)->id, call.now);
   LARDER_ASSIGN(out.selection, parts_.selector.select(query));
-  if (out.selection.staged) {
+  if (parts_.dispatcher.carrier(out.selection) == nullptr) {
     return fail(
         Code::kUnsupported,
-        fmt::format("{} memory has no direct way there, and staging through the host is not "
-                    "built yet",
-                    memory_type_name(query.local_memory)));
+        fmt::format("{} memory has no way there: {} takes host memory only, and has no "
+                    "staging",
+                    memory_type_name(query.local_memory), transport_name(out.selection.transport)));
   }
   return {};
 }

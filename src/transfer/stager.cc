@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer/stager.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+
+#include "env/clock.h"
+#include "env/thread.h"
+
+namespace larder::transfer {
+namespace {
+
+constexpr unsigned kLowTurn = 8;
+// How long copies are waited for before new pieces are looked at.
+constexpr env::Nanos kCopyWait = 50 * env::kMicro;
+
+}  // namespace
+
+Result<std::unique_ptr<Stager>> Stager::create(const StagerOptions& options,
+                                               const platform::PlatformSet& platforms,
+                                               PieceSink& sink) {
+  std::unique_ptr<Stager> stager(new Stager(options, platforms, sink));
+  LARDER_ASSIGN(
+      stager->memory_,
+      platforms.of(MemoryType::kCpu)->allocate(options.buffer_bytes * options.buffers, -1));
+  stager->places_.resize(options.buffers);
+  for (std::uint32_t i = 0; i < options.buffers; ++i) {
+    stager->places_[i].buffer = stager->memory_.data() + i * options.buffer_bytes;
+    stager->free_.push_back(i);
+  }
+  // Pinned memory is copied asynchronously, and faster. Where it is refused, copies still work.
+  for (const auto& platform : platforms.all()) {
+    if (!is_device_memory(platform->type())) continue;
+    auto pin = platform->pin({stager->memory_.data(), stager->memory_.bytes()}, 0);
+    if (pin) stager->pins_.push_back(std::move(*pin));
+  }
+  stager->thread_ = std::thread([raw = stager.get()] { raw->run(); });
+  return stager;
+}
+
+Stager::Stager(const StagerOptions& options, const platform::PlatformSet& platforms,
+               PieceSink& sink)
+    : options_(options), platforms_(platforms), sink_(sink) {}
+
+Stager::~Stager() {
+  inner_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+TransportAbilities Stager::abilities() const noexcept {
+  TransportAbilities can = inner_->abilities();
+  can.bytes_max = std::min(can.bytes_max, options_.buffer_bytes);
+  return can;
+}
+
+void Stager::submit(std::span<const Piece* const> pieces) {
+  {
+    const std::lock_guard lock(mutex_);
+    unfinished_ += pieces.size();
+    for (const Piece* const piece : pieces) {
+      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
+    }
+  }
+  changed_.notify_one();
+}
+
+// What has a buffer already goes on to its end: that is some milliseconds away.
+void Stager::cancel(PieceToken token) noexcept {
+  bool found = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto* queue : {&high_, &low_}) {
+      found = found || std::erase_if(*queue, [&](const Piece* piece) {
+                         return piece->token.index == token.index &&
+                                piece->token.generation == token.generation;
+                       }) > 0;
+    }
+    if (!found) return;
+    if (--unfinished_ == 0) drained_.notify_all();
+  }
+  const Error error(Code::kCancelled, "cancelled before it was staged");
+  sink_.piece_done(token, &error);
+}
+
+bool Stager::drain(std::int64_t deadline) {
+  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
+  std::unique_lock lock(mutex_);
+  return drained_.wait_until(lock, until, [this] { return unfinished_ == 0; });
+}
+
+// ---- the worker ----
+
+void Stager::run() {
+  env::set_thread_name("larder-stager");
+  while (true) {
+    std::vector<std::uint32_t> moved;
+    {
+      std::unique_lock lock(mutex_);
+      if (copies_ == 0) {
+        changed_.wait(lock, [this] {
+          const bool startable = !free_.empty() && !(high_.empty() && low_.empty());
+          return startable || !moved_.empty() || (stopping_ && unfinished_ == 0);
+        });
+      }
+      if (stopping_ && unfinished_ == 0) return;
+      moved.swap(moved_);
+    }
+    for (const std::uint32_t index : moved) after_inner(index);
+    start_some();
+    if (copies_ > 0) finish_copies();
+  }
+}
+
+bool Stager::start_some() {
+  bool any = false;
+  while (true) {
+    std::uint32_t index = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (free_.empty()) return any;
+      const Piece* const piece = take();
+      if (piece == nullptr) return any;
+      index = free_.back();
+      free_.pop_back();
+      places_[index].outer = piece;
+    }
+    begin(index);
+    any = true;
+  }
+}
+
+const Piece* Stager::take() {
+  const bool low_turn = ++turns_ % kLowTurn == 0;
+  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
+  if (from.empty()) return nullptr;
+  const Piece* const piece = from.front();
+  from.pop_front();
+  return piece;
+}
+
+void Stager::begin(std::uint32_t index) {
+  Place& place = places_[index];
+  place.error.reset();
+  place.inner = *place.outer;
+  place.inner.local = place.buffer;
+  place.inner.local_type = MemoryType::kCpu;
+  place.inner.token = {index, ++place.generation};
+  if (place.outer->opcode == Opcode::kRead) {
+    to_transport(index);
+  } else {
+    copy(index);
+  }
+}
+
+void Stager::to_transport(std::uint32_t index) {
+  const Piece* const piece = &places_[index].inner;
+  {
+    const std::lock_guard lock(mutex_);
+    places_[index].with_transport = true;
+  }
+  inner_->submit(std::span(&piece, 1));
+}
+
+void Stager::inner_done(PieceToken token, const Error* error) noexcept {
+  if (token.index >= places_.size()) return;
+  Place& place = places_[token.index];
+  {
+    const std::lock_guard lock(mutex_);
+    if (!place.with_transport || token.generation != place.generation) return;
+    place.with_transport = false;
+    if (error != nullptr) place.error = std::make_unique<Error>(*error);
+    moved_.push_back(token.index);
+  }
+  changed_.notify_one();
+}
+
+void Stager::after_inner(std::uint32_t index) {
+  Place& place = places_[index];
+  if (place.error == nullptr && place.outer->opcode == Opcode::kRead) {
+    copy(index);
+  } else {
+    finish(index);
+  }
+}
+
+Result<platform::CopyEngine*> Stager::engine_for(MemoryType type) {
+  auto& engine = engines_[type];
+  if (engine != nullptr) return engine.get();
+  platform::Platform* const platform = platforms_.of(type);
+  if (platform == nullptr) return fail(Code::kUnsupported, "no platform for this memory");
+  platform::CopierOptions options;
+  options.depth = options_.buffers;
+  LARDER_ASSIGN(engine, platform->create_copier(options));
+  return engine.get();
+}
+
+void Stager::copy(std::uint32_t index) {
+  Place& place = places_[index];
+  const bool read = place.outer->opcode == Opcode::kRead;
+  platform::Copy copy;
+  copy.dst = read ? place.outer->local : place.buffer;
+  copy.src = read ? place.buffer : place.outer->local;
+  copy.bytes = place.outer->bytes;
+  copy.tag = index;
+  const auto engine = engine_for(place.outer->local_type);
+  Result<void> started = engine ? (*engine)->submit(copy) : fail(engine.error());
+  if (started) {
+    ++copies_;
+    return;
+  }
+  place.error = std::make_unique<Error>(started.error());
+  finish(index);
+}
+
+std::size_t Stager::finish_copies() {
+  std::array<platform::CopyDone, 16> done;
+  std::size_t ended = 0;
+  for (const auto& [type, engine] : engines_) {
+    if (engine == nullptr || engine->outstanding() == 0) continue;
+    const std::size_t count = engine->wait(done, env::monotonic_now() + kCopyWait);
+    copies_ -= count;
+    ended += count;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto index = static_cast<std::uint32_t>(done[i].tag);
+      Place& place = places_[index];
+      if (!done[i].result) place.error = std::make_unique<Error>(done[i].result.error());
+      const bool on = place.error == nullptr && place.outer->opcode == Opcode::kWrite;
+      if (on) {
+        to_transport(index);
+      } else {
+        finish(index);
+      }
+    }
+  }
+  return ended;
+}
+
+void Stager::finish(std::uint32_t index) {
+  Place& place = places_[index];
+  const PieceToken token = place.outer->token;
+  const std::unique_ptr<Error> error = std::move(place.error);
+  {
+    const std::lock_guard lock(mutex_);
+    place.outer = nullptr;
+    free_.push_back(index);
+  }
+  sink_.piece_done(token, error.get());
+  const std::lock_guard lock(mutex_);
+  if (--unfinished_ == 0) drained_.notify_all();
+}
+
+}  // namespace larder::transfer

@@ -295,12 +295,15 @@ TEST(UringBackend, ADeadRingIsQuietOnceTheKernelHasLetGo) {
   std::byte memory[8];
   const IoOp op{IoKind::kRead, read_end.get(), 0, memory, sizeof(memory), 5};
   ASSERT_EQ(backend->submit({&op, 1}).value_or(0), 1U);
+  ASSERT_TRUE(backend->start());
   const env::Fd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::dup3(null.get(), ring, O_CLOEXEC), ring);  // closes the ring behind its back
   IoDone done;
-  const auto submitted = backend->submit({&op, 1});
-  ASSERT_FALSE(submitted);
-  EXPECT_EQ(submitted.error().code(), Code::kUnavailable);
+  ASSERT_EQ(backend->submit({&op, 1}).value_or(0), 1U);
+  const auto started = backend->start();
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code(), Code::kUnavailable);
+  EXPECT_FALSE(backend->submit({&op, 1}));
   EXPECT_FALSE(backend->poll({&done, 1}));
   EXPECT_FALSE(backend->wait({&done, 1}, within(kSoon)));
   // The first read still runs (the ring's mapping keeps it alive); the second never began.

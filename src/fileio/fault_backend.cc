@@ -78,7 +78,7 @@ void FaultBackend::draw(Slot& slot) {
   if (slot.state == State::kAfter) slot.result = slot.instead;
 }
 
-bool FaultBackend::start(std::size_t index) {
+bool FaultBackend::begin(std::size_t index) {
   Slot& slot = slots_[index];
   IoOp op = slot.op;
   op.tag = index;
@@ -103,7 +103,7 @@ Result<std::size_t> FaultBackend::submit(std::span<const IoOp> ops) {
     slots_[index].asked = ops[count].bytes;
     draw(slots_[index]);
     if (slots_[index].state == State::kBefore && slots_[index].polls == 0 && !slots_[index].lost) {
-      start(index);  // if not now, then with a later poll
+      begin(index);  // if not now, then with a later poll
     }
     if (options_.death_after != 0 && ++seen_ >= options_.death_after) {
       dead_ = true;
@@ -111,6 +111,11 @@ Result<std::size_t> FaultBackend::submit(std::span<const IoOp> ops) {
     }
   }
   return count;
+}
+
+Result<void> FaultBackend::start() {
+  if (dead_) return fail(dead().error());
+  return inner_->start();
 }
 
 void FaultBackend::release(std::size_t index) {
@@ -153,7 +158,7 @@ bool FaultBackend::advance() {
     if (slot.polls > 0) {
       waits = true;
     } else if (slot.state == State::kBefore) {
-      waits = !start(i) || waits;
+      waits = !begin(i) || waits;
     } else {
       slot.state = State::kReady;
       ready_.push_back(i);
@@ -215,7 +220,7 @@ Result<std::size_t> FaultBackend::wait(std::span<IoDone> into, env::Nanos deadli
 
 bool FaultBackend::quiesce(env::Nanos deadline) noexcept {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].state == State::kBefore && !start(i)) return false;
+    if (slots_[i].state == State::kBefore && !begin(i)) return false;
     slots_[i].hold = 0;
     if (slots_[i].state == State::kAfter) slots_[i].polls = 0;
   }

@@ -54,6 +54,7 @@ class FaultBackend final : public IoBackend {
   std::size_t depth() const noexcept override { return inner_->depth(); }
   std::size_t in_flight() const noexcept override { return in_flight_; }
   Result<std::size_t> submit(std::span<const IoOp> ops) override;
+  Result<void> start() override;
   Result<std::size_t> poll(std::span<IoDone> into) override;
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override { inner_->wake(); }
@@ -88,7 +89,7 @@ class FaultBackend final : public IoBackend {
   std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
   void draw(Slot& slot);
   void draw_partial(Slot& slot);
-  bool start(std::size_t index);
+  bool begin(std::size_t index);
   void finish(std::size_t index, std::int64_t result);
   void collect();
   bool advance();

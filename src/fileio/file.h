@@ -23,7 +23,9 @@ enum class Direct : std::uint8_t {
 enum class EdgeWrites : std::uint8_t {
   kAuto = 0,      // kBuffered for files, kRewrite for devices
   kBuffered = 1,  // exactly those bytes, through the page cache
-  kRewrite = 2,   // read the block, change it, write it. A block over the end of a file: kBuffered
+  // Read the block, change it, write it; a block over the end of a file as kBuffered. What another
+  // queue or process writes into the same block meanwhile may be lost.
+  kRewrite = 2,
 };
 
 struct FileOptions {
@@ -31,8 +33,8 @@ struct FileOptions {
   bool write = false;
   bool create = false;     // if it is not there; for its user only (mode 0600)
   bool exclusive = false;  // it must be new; of a device: nobody else may hold it, as mounts do
-  std::optional<std::uint64_t> size =
-      std::nullopt;      // bytes it shall have; files that are written only
+  // Bytes it shall have, no more and no less. Needs `write`; not for devices.
+  std::optional<std::uint64_t> size = std::nullopt;
   bool reserve = false;  // with `size`: also take the blocks, so that a full disk shows now
   Direct direct = Direct::kAuto;
   EdgeWrites edge_writes = EdgeWrites::kAuto;

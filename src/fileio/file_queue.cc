@@ -151,7 +151,11 @@ std::size_t FileQueue::poll(std::span<FileDone> into) {
 
 std::size_t FileQueue::wait(std::span<FileDone> into, env::Nanos deadline) {
   for (;;) {
-    if (const std::size_t count = poll(into); count > 0 || into.empty()) return count;
+    // Not poll(): what is handed over here begins with the system call that also waits.
+    if (healthy()) reap();
+    if (healthy()) hand_over();
+    if (healthy() && (!ended_.empty() || into.empty())) start();
+    if (!ended_.empty() || into.empty()) return deliver(into);
     if (!healthy()) {
       bury(deadline);
       return deliver(into);

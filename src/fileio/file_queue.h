@@ -33,9 +33,9 @@ namespace larder::fileio {
 struct FileQueueOptions {
   std::size_t ops_max = 1024;  // not yet given back by poll(); 1..65536
   // The most one piece transfers: a power of two, 64 KiB to 1 GiB. Operations of 4 MiB with
-  // O_DIRECT at depth 32, as a share of what bare io_uring does with them whole (virtio disk,
-  // medians of 25 turns): 256 KiB 0.8, 512 KiB 0.95 to 1.0, 1 MiB 0.97, 2 MiB and 4 MiB 1.0.
-  // Smaller ones let others in sooner.
+  // O_DIRECT at depth 32, as a share of what bare io_uring does with them whole (virtio disk, a
+  // busy host of two cores, series of 25 to 30 turns): 256 KiB 0.8 to 1.07, 512 KiB 0.91 to 1.01, 1
+  // MiB 0.95 to 1.0, 2 MiB 0.98 to 1.04, 4 MiB 0.98 to 1.03. Smaller ones let others in sooner.
   std::uint32_t piece_bytes = 2U << 20U;
   std::size_t bounces = 8;  // of 256 KiB, for operations whose memory does not suit the file
   env::Nanos close_grace = 10 * env::kSecond;  // that the destructor gives what is in flight
@@ -168,6 +168,7 @@ class FileQueue {
   void stage(std::uint32_t index);
   void stage_again();
   void stage_new();
+  void hand_over();
   void reap();
   void on_done(const IoDone& done);
   void on_error(std::uint32_t index, int error);

@@ -16,7 +16,8 @@ constexpr std::uint64_t kSlotMask = (std::uint64_t{1} << kSlotBits) - 1;
 // One bit less than there is room for: the tag is never the reserved one. At a million pieces a
 // second a generation returns after four years.
 constexpr std::uint64_t kGenerationMask = (std::uint64_t{1} << (63 - kSlotBits)) - 1;
-constexpr int kReapsMax = 4;  // a backend that only ever makes things up must not hold us
+constexpr std::size_t kSkipsMax = 64;  // operations that wait for others, looked at in one go
+constexpr int kReapsMax = 4;           // a backend that only ever makes things up must not hold us
 
 bool is_transient(int error) noexcept {
   return error == EINTR || error == EAGAIN;
@@ -116,7 +117,7 @@ void FileQueue::stage_again() {
 // One piece of each operation in turn, so that a large one does not keep others waiting.
 void FileQueue::stage_new() {
   std::size_t skipped = 0;
-  while (!free_slots_.empty() && skipped < ready_.count) {
+  while (!free_slots_.empty() && skipped < std::min(ready_.count, kSkipsMax)) {
     const std::uint32_t number = op_links_.pop_front(ready_);
     Op& op = ops_[number];
     const bool went = cut(number);
@@ -130,7 +131,12 @@ void FileQueue::stage_new() {
 }
 
 void FileQueue::start() {
+  if (healthy()) hand_over();
   if (!healthy()) return;
+  if (const auto begun = backend_->start(); !begun) break_down(begun.error());
+}
+
+void FileQueue::hand_over() {
   batch_.clear();
   stage_again();
   stage_new();

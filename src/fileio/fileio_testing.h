@@ -82,7 +82,12 @@ class PagedBuffer {
 // Never the byte 0xEE: that is what buffers are poisoned with.
 inline constexpr std::byte kPoison{0xEE};
 inline void fill_random(std::span<std::byte> into, std::mt19937_64& random) {
-  for (std::byte& b : into) b = static_cast<std::byte>(random() % 0xEE);
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    word = i % 8 == 0 ? random() : word >> 8U;
+    const auto byte = static_cast<std::byte>(word & 0xFFU);
+    into[i] = byte == kPoison ? std::byte{0} : byte;
+  }
 }
 
 inline env::TempDirectory make_directory() {
@@ -136,6 +141,7 @@ class ScriptBackend final : public IoBackend {
     if (dead) return fail(Code::kUnavailable, "scripted death");
     return count;
   }
+  Result<void> start() override { return {}; }
   Result<std::size_t> poll(std::span<IoDone> into) override {
     if (dead) return fail(Code::kUnavailable, "scripted death");
     const std::size_t count = std::min(into.size(), ready.size());

@@ -54,9 +54,12 @@ class IoBackend {
   // Taken and not yet given back by poll() or wait().
   virtual std::size_t in_flight() const noexcept = 0;
 
-  // Takes operations from the front until the depth is reached, and says how many; all of them
-  // start with one system call. Completions come in any order.
+  // Takes operations from the front until the depth is reached, and says how many. They begin now
+  // or with the next start(), poll() or wait(), many with one system call. Completions come in any
+  // order.
   virtual Result<std::size_t> submit(std::span<const IoOp> ops) = 0;
+  // Begins what was submitted, for those who do not poll or wait next.
+  virtual Result<void> start() = 0;
   // Fills `into` with what has completed; never blocks. How many.
   virtual Result<std::size_t> poll(std::span<IoDone> into) = 0;
   // As poll(), but sleeps until there is one, wake() was called, or `deadline` (monotonic).

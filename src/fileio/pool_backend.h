@@ -32,6 +32,7 @@ class PoolBackend final : public IoBackend {
   std::size_t depth() const noexcept override { return options_.depth; }
   std::size_t in_flight() const noexcept override { return in_flight_; }
   Result<std::size_t> submit(std::span<const IoOp> ops) override;
+  Result<void> start() override { return {}; }
   Result<std::size_t> poll(std::span<IoDone> into) override;
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override;

@@ -273,8 +273,11 @@ Result<std::size_t> UringBackend::submit(std::span<const IoOp> ops) {
     ++count;
   }
   ring.in_flight += count;
-  LARDER_TRY(ring.enter());
   return count;
+}
+
+Result<void> UringBackend::start() {
+  return ring_->enter();
 }
 
 Result<std::size_t> UringBackend::poll(std::span<IoDone> into) {
@@ -283,10 +286,14 @@ Result<std::size_t> UringBackend::poll(std::span<IoDone> into) {
 }
 
 Result<std::size_t> UringBackend::wait(std::span<IoDone> into, env::Nanos deadline) {
-  LARDER_ASSIGN(const std::size_t ready, poll(into));
-  if (ready > 0) return ready;
+  if (ring_->dead != 0) return fail(ring_->die(ring_->dead).error());
+  if (const std::size_t ready = ring_->reap(into); ready > 0) {
+    LARDER_TRY(ring_->enter());
+    return ready;
+  }
   if (ring_->woken.exchange(false, std::memory_order_acq_rel)) {
     ring_->take_wake();
+    LARDER_TRY(ring_->enter());
     return 0U;
   }
   LARDER_TRY(ring_->enter_until(deadline));

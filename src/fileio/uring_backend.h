@@ -26,6 +26,7 @@ class UringBackend final : public IoBackend {
   std::size_t depth() const noexcept override;
   std::size_t in_flight() const noexcept override;
   Result<std::size_t> submit(std::span<const IoOp> ops) override;
+  Result<void> start() override;
   Result<std::size_t> poll(std::span<IoDone> into) override;
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override;

@@ -24,6 +24,10 @@ bool another_may_do(Code code) {
          code == Code::kInternal || code == Code::kCorrupt || code == Code::kVersionMismatch;
 }
 
+Error shutting_down() {
+  return {Code::kCancelled, "the engine is shutting down"};
+}
+
 Label label_of(const Job& job) {
   return {job.selection.transport, job.query.traffic_class, job.query.intent, job.opcode};
 }
@@ -99,6 +103,10 @@ void Dispatcher::launch(std::span<Job* const> jobs) {
   for (Job* const job : jobs) {
     telemetry_.in_flight(label_of(*job), job->tasks);
     watch(*job);
+    // What cancel_all() has passed by already.
+    if (closing_.load()) {
+      give_up_job(job->index, job->generation, Outcome::kCancelled, shutting_down(), nullptr);
+    }
     begin(*job, pieces);
   }
   hand_over(pieces);
@@ -197,15 +205,39 @@ void Dispatcher::hand_over(Handed& pieces) {
 void Dispatcher::hand_out(Handed& pieces) {
   thread_local std::vector<const Piece*> together;
   std::vector<const Piece*> list = std::move(together);
+  thread_local std::vector<PieceToken> their_tokens;
+  std::vector<PieceToken> tokens = std::move(their_tokens);
   for (Transport* const to : all_) {
     list.clear();
+    tokens.clear();
     for (const auto& [transport, piece] : pieces) {
-      if (transport == to) list.push_back(piece);
+      if (transport != to) continue;
+      list.push_back(piece);
+      tokens.push_back(piece->token);
     }
-    if (!list.empty()) to->submit(list);
+    if (list.empty()) continue;
+    to->submit(list);
+    cancel_again(*to, tokens);
   }
   pieces.clear();
   together = std::move(list);
+  their_tokens = std::move(tokens);
+}
+
+// Whoever gives a job up while its pieces are made, but not yet handed over, cancels what the
+// transport does not know.
+void Dispatcher::cancel_again(Transport& transport, std::span<const PieceToken> tokens) {
+  for (const PieceToken token : tokens) {
+    Job& job = *jobs_.at(token.index / Job::kWindow);
+    if (!job.given_up.load(std::memory_order_relaxed)) continue;
+    bool runs = false;
+    {
+      const std::lock_guard lock(job.lock);
+      const PieceSlot& slot = job.slots[token.index % Job::kWindow];
+      runs = job.given_up && slot.generation == token.generation;
+    }
+    if (runs) transport.cancel(token);
+  }
 }
 
 // ---- pieces in ----
@@ -540,6 +572,7 @@ void Dispatcher::stop_timer() {
 }
 
 void Dispatcher::cancel_all() {
+  closing_.store(true);
   for (std::uint32_t i = 0; Job* const job = jobs_.at(i); ++i) {
     std::uint32_t generation = 0;
     {
@@ -547,8 +580,7 @@ void Dispatcher::cancel_all() {
       if (!job->live) continue;
       generation = job->generation;
     }
-    give_up_job(i, generation, Outcome::kCancelled,
-                Error(Code::kCancelled, "the engine is shutting down"), nullptr);
+    give_up_job(i, generation, Outcome::kCancelled, shutting_down(), nullptr);
   }
 }
 

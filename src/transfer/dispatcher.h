@@ -73,6 +73,7 @@ class Dispatcher final : public PieceSink {
   void launch(std::span<Job* const> jobs);
   void hand_over(Handed& pieces);
   void hand_out(Handed& pieces);
+  void cancel_again(Transport& transport, std::span<const PieceToken> tokens);
   void end_or_retry(Job& job);
   bool retry(Job& job);
   bool split(Job& job);
@@ -99,6 +100,7 @@ class Dispatcher final : public PieceSink {
   Slab<Job> jobs_;
   std::atomic<std::uint64_t> quarantined_{0};
   std::atomic<std::uint64_t> strays_{0};
+  std::atomic<bool> closing_{false};
   std::atomic<bool> draining_{false};
 
   std::mutex timer_mutex_;  // the rest

@@ -133,7 +133,7 @@ class WorkerTransport final : public Transport {
 TEST_F(FileTransportTest, AfterItsBackendDiedAllFailOverAndItCanGo) {
   auto pool = fileio::PoolBackend::create({.depth = 4, .threads = 0});
   auto dying = std::make_unique<fileio::FaultBackend>(std::move(*pool),
-                                                      fileio::FaultOptions{.death_after = 2});
+                                                      fileio::FaultOptions{.death_after = 6});
   auto worker = FileWorker::create(std::move(dying), rig_.dispatcher);
   ASSERT_TRUE(worker);
   rig_.add(std::make_unique<WorkerTransport>(std::move(*worker)));

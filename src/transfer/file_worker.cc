@@ -89,9 +89,7 @@ void FileWorker::run() {
 
 void FileWorker::sleep_when_dead() {
   std::unique_lock lock(mutex_);
-  woken_.wait(lock, [this] {
-    return stopping_ || unfinished_.load() > 0 || !cancelled_.empty();
-  });
+  woken_.wait(lock, [this] { return stopping_ || unfinished_.load() > 0 || !cancelled_.empty(); });
 }
 
 // Hands pieces to the queue until it is full. True when it should be called again at once.

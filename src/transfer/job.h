@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -60,7 +61,8 @@ struct Job {
   std::uint32_t in_flight = 0;
   std::uint64_t bytes_done = 0;
   bool stopping = false;  // no further pieces: an error, or nobody waits any more
-  bool given_up = false;  // all outcomes are known already
+  // All outcomes are known already. Set under the lock; a look without it is a hint.
+  std::atomic<bool> given_up{false};
   std::uint64_t quarantined = 0;
   std::optional<Error> error;  // the first one
   std::array<PieceSlot, kWindow> slots;

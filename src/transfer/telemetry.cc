@@ -43,7 +43,7 @@ Telemetry::Series* Telemetry::series(const Label& label) {
   std::size_t at = dense(label.transport);
   at = at * 2 + (label.traffic_class == TrafficClass::kHigh ? 1 : 0);
   at = at * kIntentCount + intent;
-  at = at * 2 + static_cast<std::size_t>(label.opcode);
+  at = at * 2 + (label.opcode == Opcode::kWrite ? 1 : 0);  // refused requests may say anything
   if (Series* const known = series_[at].load(std::memory_order_acquire)) return known;
   const std::lock_guard lock(mutex_);
   if (Series* const known = series_[at].load(std::memory_order_relaxed)) return known;
@@ -128,14 +128,6 @@ void Telemetry::notification_lost(const Error& error) {
                          "Notifications after a transfer that the peer did not take.",
                          {{"code", std::string(code_name(error.code()))}});
   if (counter) (*counter)->add();
-}
-
-void Telemetry::unmanaged(std::string_view path, Resource resource, std::uint64_t bytes) {
-  const auto counter = registry_->counter(
-      "larder_unmanaged_transfer_bytes_total",
-      "Bytes that moved without the engine's admission, by path and resource.",
-      {{"path", std::string(path)}, {"resource", std::string(resource_name(resource))}});
-  if (counter) (*counter)->add(bytes);
 }
 
 }  // namespace larder::transfer

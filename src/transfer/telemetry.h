@@ -38,8 +38,6 @@ class Telemetry {
   void in_flight(const Label& label, std::int64_t requests);
   void failed_over(TransportType from);
   void notification_lost(const Error& error);
-  // Bytes that moved outside of any permit, by path; stays 0 while nothing does.
-  void unmanaged(std::string_view path, Resource resource, std::uint64_t bytes);
   obs::Registry& registry() noexcept { return *registry_; }
   // Nothing is counted from now on: the registry may go.
   void detach() noexcept { detached_.store(true, std::memory_order_relaxed); }

@@ -4,13 +4,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <functional>
-#include <map>
+#include <cstdlib>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "apps/bench/case_list.h"
 #include "apps/bench/commands.h"
+#include "apps/bench/transfer_case.h"
+#include "apps/bench/transfer_peer.h"
 #include "apps/console.h"
 #include "apps/exit_codes.h"
 #include "base/units.h"
@@ -20,12 +22,17 @@ namespace {
 
 constexpr std::uint64_t kSetBytesMin = 64ULL << 20;
 constexpr std::uint64_t kSetBytesMax = 64ULL << 30;
+constexpr std::uint64_t kFileBytesMin = 1ULL << 20;
+constexpr std::uint64_t kFileBytesMax = 1ULL << 40;
 
 struct Arguments {
   BenchOptions options;
   std::string set_bytes = "128MiB";
+  std::string file_bytes = "1GiB";
   std::string wait = "spin";
+  std::string listen = PeerOptions().listen;
   bool list = false;
+  bool serve = false;
 };
 
 void add_common(CLI::App& app, Arguments& arguments) {
@@ -43,20 +50,26 @@ void add_common(CLI::App& app, Arguments& arguments) {
   app.add_option("--json", options.json_file, "write the rows to this file too");
 }
 
+// What is measured beside its limits.
+void add_cases(CLI::App& app, Arguments& arguments) {
+  BenchOptions& options = arguments.options;
+  app.add_flag("--list", arguments.list, "name the cases and stop");
+  app.add_flag("--verify", options.verify,
+               "check the contents of every answer, between timed spans");
+  app.add_flag("!--no-limits", options.limits, "only the cases, without the limits beside them");
+  app.add_flag("--check", options.check, "exit code 5 when a bar is missed");
+}
+
 void add_store(CLI::App& app, Arguments& arguments) {
   BenchOptions& options = arguments.options;
   add_common(app, arguments);
+  add_cases(app, arguments);
   app.add_flag("--all", options.all, "the full matrix of paths, operations, sizes and clients");
-  app.add_flag("--list", arguments.list, "name the cases and stop");
   app.add_option("--wait", arguments.wait,
                  "spin: both sides spin before they sleep; block: both sleep at once")
       ->check(CLI::IsMember({"spin", "block"}));
-  app.add_flag("--verify", options.verify,
-               "check the contents of every answer, between timed spans");
-  app.add_flag("!--no-limits", options.limits, "the store alone, without the limits beside it");
   app.add_flag("--cached-buffers", options.cached_buffers,
                "callers use the same few buffers again and again, which stay in the caches");
-  app.add_flag("--check", options.check, "exit code 5 when a bar is missed");
   app.add_option("--keys", options.keys, "values in the set, where fewer than --set-bytes holds")
       ->check(CLI::Range(1, 131072));
   app.add_option("--address", options.addresses,
@@ -66,15 +79,44 @@ void add_store(CLI::App& app, Arguments& arguments) {
                  "a further flag for the node that is started, as --node-flag=--name=value");
 }
 
+void add_file(CLI::App& app, Arguments& arguments) {
+  app.add_option("--dir", arguments.options.directory,
+                 "where the file is made that is read and written; default: $TMPDIR or /tmp");
+  app.add_option("--file-bytes", arguments.file_bytes, "its size, 1MiB to 1TiB");
+}
+
+void add_transfer(CLI::App& app, Arguments& arguments) {
+  add_common(app, arguments);
+  add_cases(app, arguments);
+  add_file(app, arguments);
+  app.add_option("--seed", arguments.options.seed, "of the contents that --verify checks");
+  // For the peer that a run starts: it is this program, too.
+  app.add_flag("--serve", arguments.serve, "lend memory until stdin ends")->group("");
+  app.add_option("--listen", arguments.listen, "where --serve does")->group("");
+}
+
+Result<std::uint64_t> size_within(std::string_view option, const std::string& text,
+                                  std::uint64_t least, std::uint64_t most) {
+  const auto bytes = base::parse_size(text);
+  if (bytes && *bytes >= least && *bytes <= most) return *bytes / 4096 * 4096;
+  return fail(Code::kInvalidArgument,
+              fmt::format("{} {}: a size from {} to {} is needed", option, base::quoted(text),
+                          base::format_size(least), base::format_size(most)));
+}
+
+std::string default_directory() {
+  const char* const directory = std::getenv("TMPDIR");
+  return directory != nullptr && *directory != '\0' ? directory : "/tmp";
+}
+
 Result<void> finish(Arguments& arguments) {
-  auto bytes = base::parse_size(arguments.set_bytes);
-  if (!bytes || *bytes < kSetBytesMin || *bytes > kSetBytesMax) {
-    return fail(Code::kInvalidArgument,
-                fmt::format("--set-bytes {}: a size from 64MiB to 64GiB is needed",
-                            base::quoted(arguments.set_bytes)));
-  }
-  arguments.options.set_bytes = *bytes / 4096 * 4096;
-  arguments.options.wait = arguments.wait == "block" ? Wait::kBlock : Wait::kSpin;
+  BenchOptions& options = arguments.options;
+  LARDER_ASSIGN(options.set_bytes,
+                size_within("--set-bytes", arguments.set_bytes, kSetBytesMin, kSetBytesMax));
+  LARDER_ASSIGN(options.file_bytes,
+                size_within("--file-bytes", arguments.file_bytes, kFileBytesMin, kFileBytesMax));
+  if (options.directory.empty()) options.directory = default_directory();
+  options.wait = arguments.wait == "block" ? Wait::kBlock : Wait::kSpin;
   return {};
 }
 
@@ -83,6 +125,13 @@ Result<void> list_cases(const BenchOptions& options) {
   std::string text;
   for (const CaseName& name : list.cases) text += to_string(name) + "\n";
   if (list.memory) text += std::string(kMemoryCase) + "\n";
+  return print(text);
+}
+
+Result<void> list_transfer_cases(const BenchOptions& options) {
+  LARDER_ASSIGN(const auto cases, select_transfer_cases(options.cases));
+  std::string text;
+  for (const TransferCase& name : cases) text += to_string(name) + "\n";
   return print(text);
 }
 
@@ -98,31 +147,41 @@ int explain(const CLI::App& app, const CLI::ParseError& e) {
       Error(Code::kInvalidArgument, std::string(e.what()) + "; see larder bench --help"));
 }
 
-int run(Arguments& arguments, bool store) {
-  if (const auto done = finish(arguments); !done) return report_error(done.error());
-  if (arguments.list) return conclude(list_cases(arguments.options));
-  return conclude(store ? bench_store(arguments.options) : bench_limits(arguments.options));
+Result<void> run_store(const Arguments& arguments) {
+  return arguments.list ? list_cases(arguments.options) : bench_store(arguments.options);
+}
+
+Result<void> run_transfer(const Arguments& arguments) {
+  const BenchOptions& options = arguments.options;
+  if (arguments.serve) return serve_transfers({arguments.listen, options.set_bytes, options.seed});
+  return arguments.list ? list_transfer_cases(options) : bench_transfer(options);
 }
 
 }  // namespace
 
 int run_bench(std::span<const std::string> arguments) {
-  CLI::App app("Measures this machine, and the store against it in the same run.");
+  CLI::App app("Measures this machine, and the store and the transfer engine beside it.");
   app.name("larder bench");
   app.require_subcommand(1);
   app.footer(kExitCodesHelp);
   Arguments parsed;
-  CLI::App* limits = app.add_subcommand("limits", "memcpy, raw sockets and bare look-ups");
+  CLI::App* limits = app.add_subcommand("limits", "memcpy, raw sockets, bare look-ups, raw disk");
   CLI::App* store = app.add_subcommand(
       "store", "put, get, exists and match_prefix beside the limit that bounds each");
+  CLI::App* transfer = app.add_subcommand(
+      "transfer", "reads and writes of memory, peers and files beside the limit of each");
   add_common(*limits, parsed);
+  add_file(*limits, parsed);
   add_store(*store, parsed);
+  add_transfer(*transfer, parsed);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
     return explain(app, e);
   }
-  return run(parsed, store->parsed());
+  if (const auto done = finish(parsed); !done) return report_error(done.error());
+  if (store->parsed()) return conclude(run_store(parsed));
+  return conclude(transfer->parsed() ? run_transfer(parsed) : bench_limits(parsed.options));
 }
 
 }  // namespace larder::apps

@@ -6,15 +6,6 @@
 namespace larder::apps {
 namespace {
 
-// Judged by latency, both sides wait in the same way: spinning, of which the brief kind is the
-// better one where other processes want the cores. Judged by throughput, whichever way of waiting
-// moves more bytes is the limit (both ends are busy then: plain spinning has nothing to add).
-std::vector<Wait> waits_for(Measure measure, Wait ours) {
-  if (ours == Wait::kBlock) return {Wait::kBlock};
-  if (measure == Measure::kLatency) return {Wait::kSpin, Wait::kBrief};
-  return {Wait::kBrief, Wait::kBlock};
-}
-
 ExchangeShape shape_of(const CaseName& name, Wait wait) {
   ExchangeShape shape;
   shape.path = name.path;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/case_list.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <regex>
+
+#include "apps/bench/name_filter.h"
 
 namespace larder::apps {
 namespace {
@@ -67,25 +66,6 @@ std::vector<CaseName> matrix() {
   return cases;
 }
 
-Result<std::vector<std::regex>> compile(const std::vector<std::string>& filters) {
-  std::vector<std::regex> compiled;
-  for (const std::string& filter : filters) {
-    try {
-      compiled.emplace_back(filter);
-    } catch (const std::regex_error& e) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("--case '{}' is not a regular expression: {}", filter, e.what()));
-    }
-  }
-  return compiled;
-}
-
-bool matches(const std::string& name, const std::vector<std::regex>& filters) {
-  return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const auto& filter) {
-           return std::regex_search(name, filter);
-         });
-}
-
 // A case named in full selects itself alone: "tcp.get.1MiB.b1.c1" is no expression that also finds
 // "tcp.get.1MiB.b1.c16".
 std::vector<std::string> take_exact(const std::vector<std::string>& filters, CaseList& list) {
@@ -126,11 +106,11 @@ Result<CaseList> select_cases(const std::vector<std::string>& filters, bool all)
   CaseList list;
   const auto expressions = take_exact(filters, list);
   if (filters.empty() || !expressions.empty()) {
-    LARDER_ASSIGN(const auto compiled, compile(expressions));
+    LARDER_ASSIGN(const NameFilter filter, NameFilter::create(expressions));
     for (const CaseName& name : all ? matrix() : default_cases()) {
-      if (matches(to_string(name), compiled)) list.cases.push_back(name);
+      if (filter.matches(to_string(name))) list.cases.push_back(name);
     }
-    list.memory = list.memory || matches(std::string(kMemoryCase), compiled);
+    list.memory = list.memory || filter.matches(std::string(kMemoryCase));
   }
   order_by_set(list.cases);
   if (list.cases.empty() && !list.memory) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "apps/bench/name_parts.h"
 #include "base/units.h"
 #include "larder/client.h"
 
@@ -16,38 +17,11 @@ constexpr std::array<std::string_view, 3> kPaths = {"local", "unix", "tcp"};
 constexpr std::array<std::string_view, 8> kOps = {
     "get_into", "get_cached", "get", "put", "put_shared", "put_over", "exists", "match_prefix"};
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t dot = text.find('.');
-    parts.push_back(text.substr(0, dot));
-    if (dot == std::string_view::npos) return parts;
-    text.remove_prefix(dot + 1);
-  }
-}
-
-template <std::size_t N>
-int index_of(const std::array<std::string_view, N>& names, std::string_view text) {
-  for (std::size_t i = 0; i < N; ++i) {
-    if (names[i] == text) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 Error wrong(std::string_view name, std::string_view why) {
   return {Code::kInvalidArgument,
           fmt::format("benchmark case '{}': {} (a case is PATH.OP.SIZE.bBATCH.cCLIENTS, "
                       "for example tcp.get.64KiB.b64.c1)",
                       name, why)};
-}
-
-Result<std::size_t> parse_count(std::string_view part, char letter, std::size_t max) {
-  const auto number = base::parse_u64(part.empty() ? part : part.substr(1));
-  if (part.empty() || part.front() != letter || !number || *number == 0 || *number > max) {
-    return fail(Code::kInvalidArgument,
-                fmt::format("'{}' must be {} and a number from 1 to {}", part, letter, max));
-  }
-  return static_cast<std::size_t>(*number);
 }
 
 Result<void> check(const CaseName& name) {
@@ -119,7 +93,7 @@ std::string to_string(const CaseName& name) {
 }
 
 Result<CaseName> parse_case(std::string_view text) {
-  const auto parts = split(text);
+  const auto parts = split_name(text);
   if (parts.size() < 4) return fail(wrong(text, "too few parts"));
   auto name = parse_parts(parts);
   if (!name) return fail(wrong(text, name.error().message()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two measurements of `larder bench`. Each prints its table as it goes and writes the JSON
+// The measurements of `larder bench`. Each prints its table as it goes and writes the JSON
 // file.
 #pragma once
 
@@ -17,6 +17,7 @@ namespace larder::apps {
 // kInternal, naming them, when `check` is set and bars were missed.
 Result<void> bench_limits(const BenchOptions& options);
 Result<void> bench_store(const BenchOptions& options);
+Result<void> bench_transfer(const BenchOptions& options);
 
 // Bytes of node memory (private pages, and whatever a value takes in the segments beyond its own
 // bytes) for each of many stored objects of 64 KiB, on a fresh node of our own.

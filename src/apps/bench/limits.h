@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/bench/disk_file.h"
 #include "apps/bench/probe.h"
 #include "apps/bench/raw_peer.h"
 
@@ -17,12 +18,17 @@ enum class CopyKind : std::uint8_t {
   kOut,         // shared -> private: what a local get must do
   kIn,          // private -> shared
   kInChecksum,  // private -> shared and XXH3-64 in one pass: what a local put must do
+  kAlike,       // both ends are memory of one kind: what a transfer must do
 };
 
 // Copies of `bytes` from a range to another, both walked; with T threads each has its own share.
 // A range smaller than a core's caches gives the hot figure.
 Result<ProbePtr> make_copy_limit(CopyKind kind, std::size_t bytes, std::size_t threads,
                                  std::span<std::byte> from, std::span<std::byte> to);
+
+// Which ways of waiting count as the limit of a case that is judged by `measure`, when we wait as
+// `ours` says.
+std::vector<Wait> waits_for(Measure measure, Wait ours);
 
 // One exchange at a time on `connections` connections, each with its own thread and with its share
 // of `memory` to receive into and send from: a request of 64 bytes and `up_bytes` more there,
@@ -45,6 +51,22 @@ enum class Direction : std::uint8_t { kDown, kUp };
 Result<ProbePtr> make_stream_limit(const RawPeer& peer, BenchPath path, Wait wait,
                                    Direction direction, std::size_t connections,
                                    std::uint64_t value_bytes, std::span<std::byte> memory);
+
+// Reads or writes of whole blocks past the page cache, `depth` of them in flight by each thread, at
+// walked places of the thread's share of the file, from and to its share of `memory`. io_uring
+// straight from the library; where it is forbidden, as many threads (64 at most in all) that pread
+// and pwrite.
+struct DiskShape {
+  bool write = false;
+  std::uint64_t block_bytes = 0;
+  std::size_t depth = 1;
+  std::size_t threads = 1;
+  bool refill = false;  // a new one as soon as one has ended; else `depth` at once, when all have
+};
+std::string disk_limit_name(const DiskShape& shape, const DiskFile* file);
+// The file and the memory outlive the probe.
+Result<ProbePtr> make_disk_limit(const DiskFile& file, const DiskShape& shape,
+                                 std::span<std::byte> memory);
 
 // A plain open-addressing table: a power of two of slots at most half full, linear probing, XXH3-64
 // of the key, the key's bytes compared. No locks. Immutable once built; any thread.

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <regex>
+#include <memory>
 
 #include "apps/bench/commands.h"
 #include "apps/bench/dataset.h"
 #include "apps/bench/limits.h"
+#include "apps/bench/name_filter.h"
 #include "apps/console.h"
 #include "base/units.h"
 #include "env/thread.h"
@@ -20,6 +19,8 @@ constexpr std::array<std::size_t, 5> kSizes = {64, 4 << 10, 64 << 10, 1 << 20, 1
 constexpr std::uint64_t kLocalBytes = 64ULL << 20;  // twice a large last-level cache
 constexpr std::size_t kHotBytes = 256 << 10;
 constexpr std::size_t kLookupsPerCall = 64;
+constexpr std::array<std::size_t, 3> kDiskSizes = {4 << 10, 128 << 10, 2 << 20};
+constexpr std::size_t kDiskDepth = 32;
 
 struct Bed {
   const RawPeer& peer;
@@ -90,22 +91,31 @@ void add_lookups(std::vector<Factory>& list, const Bed& bed) {
   });
 }
 
-Result<bool> wanted(const std::string& name, const std::vector<std::string>& filters) {
-  if (filters.empty()) return true;
-  for (const std::string& filter : filters) {
-    try {
-      if (name == filter || std::regex_search(name, std::regex(filter))) return true;
-    } catch (const std::regex_error& e) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("--case '{}' is not a regular expression: {}", filter, e.what()));
+// The file is made when the first of them is wanted.
+void add_disk(std::vector<Factory>& list, const BenchOptions& options, const NameFilter& filter,
+              std::unique_ptr<DiskFile>& file, std::span<std::byte> memory) {
+  for (const bool write : {false, true}) {
+    for (const std::size_t bytes : kDiskSizes) {
+      for (const std::size_t depth : {std::size_t{1}, kDiskDepth}) {
+        if (depth * bytes > memory.size()) continue;
+        const DiskShape shape{write, bytes, depth, 1, depth > 1};
+        if (!filter.matches(disk_limit_name(shape, nullptr))) continue;
+        list.push_back([=, &options, &file]() -> Result<ProbePtr> {
+          if (!file) {
+            LARDER_ASSIGN(file,
+                          DiskFile::create(options.directory, options.file_bytes, options.seed));
+          }
+          return make_disk_limit(*file, shape, memory);
+        });
+      }
     }
   }
-  return false;
 }
 
 }  // namespace
 
 Result<void> bench_limits(const BenchOptions& options) {
+  LARDER_ASSIGN(const NameFilter filter, NameFilter::create(options.cases));
   LARDER_ASSIGN(const auto peer, RawPeer::start(options.set_bytes));
   LARDER_ASSIGN(const Mapping local, Mapping::private_memory(kLocalBytes));
   LARDER_ASSIGN(const Mapping shared, Mapping::shared_memory(options.set_bytes));
@@ -115,12 +125,13 @@ Result<void> bench_limits(const BenchOptions& options) {
   add_copies(factories, bed);
   add_sockets(factories, bed);
   add_lookups(factories, bed);
+  std::unique_ptr<DiskFile> file;
+  add_disk(factories, options, filter, file, bed.local);
   std::vector<BenchRow> rows;
   LARDER_TRY(print(table_head(false)));
   for (const Factory& factory : factories) {
     LARDER_ASSIGN(const ProbePtr probe, factory());
-    LARDER_ASSIGN(const bool run, wanted(probe->name(), options.cases));
-    if (!run) continue;
+    if (!filter.matches(probe->name())) continue;
     BenchRow row;
     row.name = probe->name();
     LARDER_ASSIGN(row.ours, run_alone(*probe, options.rhythm()));

@@ -14,6 +14,20 @@ namespace {
 // A clock read costs some 30 ns: copies that take about a microsecond are timed sixteen at once.
 constexpr std::size_t kOneSpanBytesMin = 16 << 10;
 
+const char* kind_text(CopyKind kind) noexcept {
+  switch (kind) {
+    case CopyKind::kOut:
+      return "memcpy shared->private";
+    case CopyKind::kIn:
+      return "memcpy private->shared";
+    case CopyKind::kInChecksum:
+      return "memcpy+xxh3 private->shared";
+    case CopyKind::kAlike:
+      break;
+  }
+  return "memcpy";
+}
+
 class CopyLimit final : public Probe {
  public:
   CopyLimit(CopyKind kind, std::size_t bytes, std::size_t threads, std::span<std::byte> from,
@@ -29,10 +43,7 @@ class CopyLimit final : public Probe {
   }
 
   std::string name() const override {
-    const char* what = kind_ == CopyKind::kOut  ? "memcpy shared->private"
-                       : kind_ == CopyKind::kIn ? "memcpy private->shared"
-                                                : "memcpy+xxh3 private->shared";
-    return fmt::format("{} {} over {} x{}", what, base::format_size(bytes_),
+    return fmt::format("{} {} over {} x{}", kind_text(kind_), base::format_size(bytes_),
                        base::format_size(total_bytes_), workers_.size());
   }
   std::size_t threads() const override { return workers_.size(); }

@@ -96,6 +96,15 @@ std::size_t slot_of(std::uint64_t bytes) {
 
 }  // namespace
 
+// Judged by latency, both sides wait in the same way: spinning, of which the brief kind is the
+// better one where other processes want the cores. Judged by throughput, whichever way of waiting
+// moves more bytes is the limit (both ends are busy then: plain spinning has nothing to add).
+std::vector<Wait> waits_for(Measure measure, Wait ours) {
+  if (ours == Wait::kBlock) return {Wait::kBlock};
+  if (measure == Measure::kLatency) return {Wait::kSpin, Wait::kBrief};
+  return {Wait::kBrief, Wait::kBlock};
+}
+
 Result<ProbePtr> make_exchange_limit(const RawPeer& peer, const ExchangeShape& shape,
                                      std::span<std::byte> memory) {
   LARDER_ASSIGN(auto workers, connect_workers(peer, shape, slot_of(shape.up_bytes),

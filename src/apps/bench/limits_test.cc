@@ -7,6 +7,8 @@
 #include <set>
 #include <string>
 
+#include "env/temp_directory.h"
+
 namespace larder::apps {
 namespace {
 
@@ -17,6 +19,19 @@ TEST(Walk, VisitsEverySlotOncePerLap) {
     for (std::size_t i = 0; i < slots; ++i) seen.insert(walk.next());
     EXPECT_EQ(seen.size(), slots);
     EXPECT_EQ(*seen.rbegin(), slots - 1);
+  }
+}
+
+// What the transfer cases rely on: requests that follow each other must not be neighbours.
+TEST(Walk, NeverGoesOnWhereItIsWithFourSlotsOrMore) {
+  for (std::size_t slots = 4; slots < 300; ++slots) {
+    Walk walk(slots, 1);
+    std::size_t last = walk.next();
+    for (std::size_t i = 0; i < 2 * slots; ++i) {
+      const std::size_t now = walk.next();
+      EXPECT_NE(now, last + 1) << slots;
+      last = now;
+    }
   }
 }
 
@@ -89,6 +104,36 @@ TEST(Stream, CountsValues) {
   const auto round = run_round(*probe, env::kMilli);
   ASSERT_TRUE(round) << round.error().to_string();
   EXPECT_NEAR(round->bytes_per_s / round->items_per_s, 1 << 20, 1);
+}
+
+class DiskLimit : public testing::TestWithParam<DiskShape> {};
+
+TEST_P(DiskLimit, CountsItsBlocks) {
+  const auto directory = env::TempDirectory::create("disk-limit-test").value();
+  const auto file = DiskFile::create(directory.path(), 1 << 20, 1).value();
+  auto memory = Mapping::private_memory(1 << 20).value();
+  auto probe = make_disk_limit(*file, GetParam(), memory.bytes()).value();
+  for (int i = 0; i < 2; ++i) {
+    const auto round = run_round(*probe, env::kMilli);
+    ASSERT_TRUE(round) << round.error().to_string();
+    EXPECT_GT(round->items_per_s, 0);
+    EXPECT_NEAR(round->bytes_per_s / round->items_per_s, 8192, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, DiskLimit,
+                         testing::Values(DiskShape{false, 8192, 1, 1, false},
+                                         DiskShape{false, 8192, 8, 2, false},
+                                         DiskShape{false, 8192, 8, 1, true},
+                                         DiskShape{true, 8192, 8, 2, true}));
+
+TEST(DiskLimit, SaysWhenThereIsNoRoomForItsBlocks) {
+  const auto directory = env::TempDirectory::create("disk-limit-test").value();
+  const auto file = DiskFile::create(directory.path(), 1 << 20, 1).value();
+  auto memory = Mapping::private_memory(1 << 20).value();
+  const auto probe = make_disk_limit(*file, {false, 1 << 20, 1, 2, false}, memory.bytes());
+  ASSERT_FALSE(probe);
+  EXPECT_NE(probe.error().message().find("--file-bytes"), std::string::npos);
 }
 
 class FakeProbe final : public Probe {

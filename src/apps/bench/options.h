@@ -27,6 +27,9 @@ struct BenchOptions {
   std::string token_file;
   std::uint64_t set_bytes = 128ULL << 20;  // stored values that a case rotates over
   std::size_t keys = 0;                    // values in the set; 0: as many as set_bytes hold
+  std::string directory;                   // of the file that transfers and the disk limit use
+  std::uint64_t file_bytes = 1ULL << 30;   // its size
+  std::uint64_t seed = 1;                  // of the contents that --verify checks
   std::string json_file;
 
   Rhythm rhythm() const {

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/console.h"
+
 namespace larder::apps {
 namespace {
 
@@ -41,6 +43,10 @@ constexpr std::string_view kLineFormat = "{:<42} {:>9} {:>8} {:>9} {:>9} {:>9}";
 nlohmann::ordered_json to_json(const BenchRow& row) {
   nlohmann::ordered_json json;
   json["case"] = row.name;
+  if (!row.unsupported.empty()) {
+    json["unsupported"] = row.unsupported;
+    return json;
+  }
   json["ops_per_s"] = row.ours.ops_per_s;
   json["bytes_per_s"] = row.ours.bytes_per_s;
   json["p50_us"] = row.ours.latency.p50_us;
@@ -74,6 +80,9 @@ std::string table_head(bool with_limit) {
 }
 
 std::string table_line(const BenchRow& row) {
+  if (!row.unsupported.empty()) {
+    return fmt::format("{:<42} unsupported: {}\n", row.name, row.unsupported);
+  }
   std::string line = fmt::format(kLineFormat, row.name, rate(row.ours.ops_per_s),
                                  gigabytes(row.ours.bytes_per_s), micros(row.ours.latency.p50_us),
                                  micros(row.ours.latency.p99_us), micros(row.ours.latency.p999_us));
@@ -85,6 +94,26 @@ std::string table_line(const BenchRow& row) {
                         value_of(row.measure, row.limit));
   }
   return line + "\n";
+}
+
+Result<void> show_row(std::vector<BenchRow>& rows, BenchRow row) {
+  LARDER_TRY(print(table_line(row)));
+  rows.push_back(std::move(row));
+  return {};
+}
+
+Result<void> judge_all(std::span<const BenchRow> rows, bool check) {
+  std::vector<std::string> missed;
+  std::size_t with_bar = 0;
+  for (const BenchRow& row : rows) {
+    if (row.verdict != Verdict::kNoBar) ++with_bar;
+    if (row.verdict == Verdict::kMiss) missed.push_back(row.name);
+  }
+  if (with_bar > 0) {
+    LARDER_TRY(print(fmt::format("{} of {} bars reached\n", with_bar - missed.size(), with_bar)));
+  }
+  if (!check || missed.empty()) return {};
+  return fail(Code::kInternal, fmt::format("bars missed: {}", fmt::join(missed, ", ")));
 }
 
 std::string rows_to_json(std::span<const BenchRow> rows) {

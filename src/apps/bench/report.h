@@ -23,12 +23,17 @@ struct BenchRow {
   std::optional<double> bar;
   Verdict verdict = Verdict::kNoBar;
   std::optional<double> bytes_per_object;  // of the memory case only
+  std::string unsupported;                 // why it could not be measured; empty: it was
 };
 
 std::string table_head(bool with_limit);
 std::string table_line(const BenchRow& row);
+// Prints the row, and keeps it.
+Result<void> show_row(std::vector<BenchRow>& rows, BenchRow row);
+// Prints how many bars were reached. kInternal, naming those that were not, when `check` is set.
+Result<void> judge_all(std::span<const BenchRow> rows, bool check);
 // A list of objects with at least case, ops_per_s, bytes_per_s, p50_us, p99_us, p999_us, limit and
-// ratio (the last two null for a limit).
+// ratio (the last two null for a limit). What could not be measured has `case` and `unsupported`.
 std::string rows_to_json(std::span<const BenchRow> rows);
 // kInvalidArgument when the file cannot be written.
 Result<void> write_json(const std::string& path, std::span<const BenchRow> rows);

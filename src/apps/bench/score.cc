@@ -34,6 +34,27 @@ constexpr std::array<Bar, 14> kBars = {{
     {"tcp.exists.16384.c1", 1 / 1.5},
 }};
 
+// Of reading and writing alike.
+struct TransferBar {
+  TransferTarget target;
+  std::uint64_t bytes;
+  std::size_t batch;
+  std::size_t threads;
+  double ratio;
+};
+constexpr std::array<TransferBar, 10> kTransferBars = {{
+    {TransferTarget::kTcp, 1 << 20, 16, 1, 0.90},
+    {TransferTarget::kTcp, 16 << 20, 16, 1, 0.90},
+    {TransferTarget::kTcp, 4 << 10, 1, 1, 0.80},
+    {TransferTarget::kTcp, 4 << 10, 128, 1, 0.60},
+    {TransferTarget::kShm, 1 << 20, 1, 1, 0.95},
+    {TransferTarget::kShm, 16 << 20, 1, 1, 0.95},
+    {TransferTarget::kShm, 4 << 10, 128, 1, 0.60},
+    {TransferTarget::kShm, 4 << 10, 128, 2, 0.60},
+    {TransferTarget::kFile, 128 << 10, 32, 1, 0.95},
+    {TransferTarget::kFile, 4 << 20, 32, 1, 0.95},
+}};
+
 LimitPlan plan_kind(const CaseName& name) noexcept;
 
 LimitPlan plan_local(const CaseName& name, std::uint64_t call_bytes) noexcept {
@@ -73,6 +94,16 @@ LimitPlan plan_kind(const CaseName& name) noexcept {
 
 }  // namespace
 
+LimitPlan plan_limit(const TransferCase& name) noexcept {
+  LimitPlan plan;
+  if (name.target == TransferTarget::kFile) plan.kind = LimitKind::kDisk;
+  if (name.target == TransferTarget::kTcp) {
+    plan.kind = name.batch == 1 ? LimitKind::kRequestReply : LimitKind::kStream;
+  }
+  if (name.batch == 1 && name.threads == 1) plan.measure = Measure::kLatency;
+  return plan;
+}
+
 double ratio_of(Measure measure, const Summary& ours, const Summary& limit) noexcept {
   const bool latency = measure == Measure::kLatency;
   const double over = latency ? limit.latency.p50_us : ours.ops_per_s;
@@ -84,6 +115,16 @@ std::optional<double> bar_of(const CaseName& name) {
   const std::string text = to_string(name);
   for (const Bar& bar : kBars) {
     if (bar.name == text) return bar.ratio;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> bar_of(const TransferCase& name) {
+  for (const TransferBar& bar : kTransferBars) {
+    if (bar.target == name.target && bar.bytes == name.bytes && bar.batch == name.batch &&
+        bar.threads == name.threads) {
+      return bar.ratio;
+    }
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 
 #include "apps/bench/case_name.h"
 #include "apps/bench/reservoir.h"
+#include "apps/bench/transfer_case.h"
 
 namespace larder::apps {
 
@@ -27,6 +28,7 @@ enum class LimitKind : std::uint8_t {
   kRequestReply,      // 64 B there, the value back (or the reverse)
   kStream,            // 1 MiB writes, one way
   kRoundTripLookups,  // the call's bytes there, its answer's bytes back, and the bare look-ups
+  kDisk,              // as many reads or writes of the same size in flight, past the page cache
 };
 
 struct LimitPlan {
@@ -36,6 +38,7 @@ struct LimitPlan {
 
 // Which limit bounds the case, and whether it is judged by throughput or by its p50.
 LimitPlan plan_limit(const CaseName& name) noexcept;
+LimitPlan plan_limit(const TransferCase& name) noexcept;
 
 // Ours over the limit for throughput (items per second), the limit over ours for latency (p50):
 // 1.0 is perfect in both. 0 when either side measured nothing.
@@ -43,6 +46,7 @@ double ratio_of(Measure measure, const Summary& ours, const Summary& limit) noex
 
 // The least ratio the case must reach, where there is one.
 std::optional<double> bar_of(const CaseName& name);
+std::optional<double> bar_of(const TransferCase& name);
 
 enum class Verdict : std::uint8_t { kNoBar, kPass, kMiss };
 Verdict judge(std::optional<double> bar, double ratio) noexcept;

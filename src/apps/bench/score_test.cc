@@ -43,6 +43,20 @@ TEST(PlanLimit, LookupsAreARoundTripAndTheTable) {
   EXPECT_EQ(plan("unix.match_prefix.256.c1").measure, Measure::kLatency);
 }
 
+TEST(PlanLimit, TransfersAreBoundByWhatTheyMoveThrough) {
+  const auto of = [](const char* text) { return plan_limit(parse_transfer_case(text).value()); };
+  EXPECT_EQ(of("memcpy.read.4KiB.b128.t2").kind, LimitKind::kMemcpy);
+  EXPECT_EQ(of("memcpy.read.4KiB.b128.t2").measure, Measure::kThroughput);
+  EXPECT_EQ(of("shm.write.16MiB.b1.t1").kind, LimitKind::kMemcpy);
+  EXPECT_EQ(of("shm.write.16MiB.b1.t1").measure, Measure::kLatency);
+  EXPECT_EQ(of("tcp.read.4KiB.b1.t1").kind, LimitKind::kRequestReply);
+  EXPECT_EQ(of("tcp.read.4KiB.b1.t1").measure, Measure::kLatency);
+  EXPECT_EQ(of("tcp.read.4KiB.b1.t2").measure, Measure::kThroughput);
+  EXPECT_EQ(of("tcp.write.4KiB.b128.t1").kind, LimitKind::kStream);
+  EXPECT_EQ(of("file.read.128KiB.b32.t1").kind, LimitKind::kDisk);
+  EXPECT_EQ(of("file.read.128KiB.b32.t1").measure, Measure::kThroughput);
+}
+
 TEST(Ratio, OneIsPerfectInBothMeasures) {
   Summary ours;
   Summary limit;
@@ -60,6 +74,17 @@ TEST(Bars, NamedCasesHaveOneAndOthersNone) {
   EXPECT_DOUBLE_EQ(bar_of(parse_case("tcp.get.4KiB.b1.c1").value()).value(), 0.8);
   EXPECT_DOUBLE_EQ(bar_of(parse_case("local.get_cached.4KiB.b1.c1").value()).value(), 0.25);
   EXPECT_FALSE(bar_of(parse_case("unix.get.4KiB.b1.c1").value()));
+}
+
+TEST(Bars, TransfersHaveOneForBothDirections) {
+  const auto of = [](const char* text) { return bar_of(parse_transfer_case(text).value()); };
+  EXPECT_DOUBLE_EQ(of("tcp.read.1MiB.b16.t1").value(), 0.90);
+  EXPECT_DOUBLE_EQ(of("tcp.write.16MiB.b16.t1").value(), 0.90);
+  EXPECT_DOUBLE_EQ(of("tcp.read.4KiB.b1.t1").value(), 0.80);
+  EXPECT_DOUBLE_EQ(of("shm.write.4KiB.b128.t2").value(), 0.60);
+  EXPECT_DOUBLE_EQ(of("file.write.4MiB.b32.t1").value(), 0.95);
+  EXPECT_FALSE(of("memcpy.read.1MiB.b1.t1"));
+  EXPECT_FALSE(of("tcp.read.1MiB.b16.t2"));
 }
 
 TEST(Bars, Judgement) {

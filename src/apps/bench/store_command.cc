@@ -112,12 +112,6 @@ Result<std::string> pages_of(const NodeSession& session) {
   return info.segment_pages;
 }
 
-Result<void> add_row(std::vector<BenchRow>& rows, BenchRow row) {
-  LARDER_TRY(print(table_line(row)));
-  rows.push_back(std::move(row));
-  return {};
-}
-
 Result<void> measure_cases(const std::vector<CaseName>& cases, const BenchOptions& options,
                            std::vector<BenchRow>& rows) {
   // The peer first: it forks, and the clients and the node's helper have threads.
@@ -138,23 +132,9 @@ Result<void> measure_cases(const std::vector<CaseName>& cases, const BenchOption
       return fail(row.error().code(),
                   fmt::format("case {}: {}", to_string(name), row.error().message()));
     }
-    LARDER_TRY(add_row(rows, std::move(*row)));
+    LARDER_TRY(show_row(rows, std::move(*row)));
   }
   return {};
-}
-
-Result<void> judge_all(const std::vector<BenchRow>& rows, bool check) {
-  std::vector<std::string> missed;
-  std::size_t with_bar = 0;
-  for (const BenchRow& row : rows) {
-    if (row.verdict != Verdict::kNoBar) ++with_bar;
-    if (row.verdict == Verdict::kMiss) missed.push_back(row.name);
-  }
-  if (with_bar > 0) {
-    LARDER_TRY(print(fmt::format("{} of {} bars reached\n", with_bar - missed.size(), with_bar)));
-  }
-  if (!check || missed.empty()) return {};
-  return fail(Code::kInternal, fmt::format("bars missed: {}", fmt::join(missed, ", ")));
 }
 
 }  // namespace
@@ -166,7 +146,7 @@ Result<void> bench_store(const BenchOptions& options) {
   if (!list.cases.empty()) LARDER_TRY(measure_cases(list.cases, options, rows));
   if (list.memory && options.addresses.empty()) {
     LARDER_ASSIGN(BenchRow row, measure_memory(options));
-    LARDER_TRY(add_row(rows, std::move(row)));
+    LARDER_TRY(show_row(rows, std::move(row)));
   }
   if (!options.json_file.empty()) LARDER_TRY(write_json(options.json_file, rows));
   return judge_all(rows, options.check);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "larder/status.h"
+#include "larder/transfer_types.h"
 #include "larder/value.h"
 
 namespace larder {
@@ -64,6 +65,11 @@ struct ClientOptions {
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the client's default
   std::uint64_t trace_id = 0;            // travels in the frame and comes back in the answer
+  // Why values move, for both ends' books (docs/operations.md). kUnknown: what the call itself
+  // says: a get is a prefix fetch (HIGH); a put is a DRAM offload, or over TCP a remote store's
+  // write (LOW).
+  Intent intent = Intent::kUnknown;
+  TrafficClass traffic_class = TrafficClass::kFromIntent;
 };
 
 enum class PutMode : std::uint8_t {
@@ -256,6 +262,9 @@ class Client {
   Result<void> unregister_buffer(MutableBytes range);
 
   Path path() const noexcept;  // what was picked: shared memory, Unix socket or TCP
+  // What this client has moved, by transport, class, intent and direction: the series of the
+  // transfer engine in Prometheus text format.
+  std::string metrics() const;
   struct Impl;
 
  private:

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/units.h"
+#include "larder/transfer.h"
 
 namespace larder {
 namespace {
@@ -120,6 +121,22 @@ TrafficClass class_of(Intent intent) noexcept {
   const bool waited_for =
       intent == Intent::kForegroundHandoff || intent == Intent::kForegroundPrefixFetch;
   return waited_for ? TrafficClass::kHigh : TrafficClass::kLow;
+}
+
+std::string_view outcome_name(Outcome outcome) noexcept {
+  switch (outcome) {
+    case Outcome::kPending:
+      return "pending";
+    case Outcome::kCompleted:
+      return "completed";
+    case Outcome::kFailed:
+      return "failed";
+    case Outcome::kCancelled:
+      return "cancelled";
+    case Outcome::kTimedOut:
+      return "timed_out";
+  }
+  return "unknown";
 }
 
 }  // namespace larder

@@ -86,6 +86,10 @@ Path Client::path() const noexcept {
   return impl_->core->path();
 }
 
+std::string Client::metrics() const {
+  return impl_->core->transfers().registry().text();
+}
+
 // ---- batches ----
 
 Result<std::vector<PutResult>> Client::put(std::span<const PutItem> items,

@@ -72,6 +72,10 @@ void Op::on_done(const Error* error) {
   if (async_) core_.go_on(std::unique_ptr<Op>(this));
 }
 
+qos::Label Op::label(TransportType transport, Opcode opcode) const noexcept {
+  return {transport, purpose_.traffic_class, purpose_.intent, opcode};
+}
+
 // ---- making one ----
 
 ClientCore::ClientCore(ClientOptions options, rpc::ChannelOptions channel)
@@ -199,6 +203,8 @@ Result<void> ClientCore::launch(Op& op, bool waited) {
   header.op = question.op;
   header.payload_bytes = question.payload_bytes;
   header.trace_id = op.trace_id_;
+  header.intent = static_cast<std::uint8_t>(op.purpose_.intent);
+  header.traffic_class = static_cast<std::uint8_t>(op.purpose_.traffic_class);
   header.timeout_ms = static_cast<std::uint32_t>(
       std::max<env::Nanos>(1, (op.deadline_ - env::monotonic_now()) / env::kMilli));
   op.lane_ = lane;
@@ -220,9 +226,22 @@ std::optional<Error> ClientCore::judge(Op& op) {
   return std::nullopt;
 }
 
-Result<void> ClientCore::run(Op& op, const CallOptions& options) {
+void ClientCore::set_up(Op& op, const CallOptions& options) const {
   op.deadline_ = deadline_of(options);
   op.trace_id_ = options.trace_id;
+  const Intent intent = options.intent != Intent::kUnknown ? options.intent : op.own_intent();
+  op.purpose_ = qos::purpose_of(static_cast<std::uint8_t>(intent),
+                                static_cast<std::uint8_t>(options.traffic_class));
+}
+
+Result<void> ClientCore::run(Op& op, const CallOptions& options) {
+  set_up(op, options);
+  Result<void> ended = take_to_end(op);
+  op.on_end(ended ? nullptr : &ended.error());
+  return ended;
+}
+
+Result<void> ClientCore::take_to_end(Op& op) {
   while (true) {
     LARDER_ASSIGN(const bool complete, op.local_pass());
     if (complete) return {};
@@ -232,21 +251,20 @@ Result<void> ClientCore::run(Op& op, const CallOptions& options) {
 }
 
 void ClientCore::start(std::unique_ptr<Op> op, const CallOptions& options) {
-  op->deadline_ = deadline_of(options);
-  op->trace_id_ = options.trace_id;
+  set_up(*op, options);
   op->async_ = true;
   go_on(std::move(op));
 }
 
 void ClientCore::go_on(std::unique_ptr<Op> op) {
-  if (const std::optional<Error> error = judge(*op)) return op->deliver(&*error);
+  if (const std::optional<Error> error = judge(*op)) return op->conclude(&*error);
   const Result<bool> complete = op->local_pass();
-  if (!complete) return op->deliver(&complete.error());
-  if (*complete) return op->deliver(nullptr);
+  if (!complete) return op->conclude(&complete.error());
+  if (*complete) return op->conclude(nullptr);
   Op* flying = op.release();
   if (const Result<void> launched = launch(*flying, false); !launched) {
     op.reset(flying);  // it was not sent
-    op->deliver(&launched.error());
+    op->conclude(&launched.error());
   }
 }
 

@@ -15,6 +15,7 @@
 #include "client/route_cache.h"
 #include "client/value_pool.h"
 #include "larder/client.h"
+#include "qos/managed.h"
 
 namespace larder::client {
 
@@ -45,6 +46,7 @@ class ClientCore {
   void forget_dead_node();
   Pool& pool() noexcept { return *pool_; }
   ValuePool& values() noexcept { return *values_; }
+  qos::ManagedTransfers& transfers() noexcept { return transfers_; }
 
   // Pins belong to a connection, so all of this client's go over one.
   Result<std::shared_ptr<Lane>> pin_lane(env::Nanos deadline);
@@ -65,12 +67,15 @@ class ClientCore {
   Result<std::shared_ptr<Lane>> lane_for(Op& op);
   Result<void> launch(Op& op, bool waited);
   std::optional<Error> judge(Op& op);
+  Result<void> take_to_end(Op& op);
+  void set_up(Op& op, const CallOptions& options) const;
 
   ClientOptions options_;
   Path path_ = Path::kTcp;
   std::uint64_t seed_ = 0;
   std::unique_ptr<Pool> pool_;
   RouteCache cache_;
+  qos::ManagedTransfers transfers_{nullptr};
   const std::shared_ptr<ValuePool> values_ = std::make_shared<ValuePool>();
   std::mutex attach_mutex_;
   std::shared_ptr<Attachment> attachment_;  // under attach_mutex_

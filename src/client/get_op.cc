@@ -60,6 +60,8 @@ bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attac
   if (!make_place(item, route.length)) return false;
   if (!attachment.read(route, items_[item].pieces)) return false;
   attachment.hint(route.slot);
+  ++copied_.values;
+  copied_.bytes += route.length;
   results_[item].code = Code::kOk;
   results_[item].size = route.length;
   return true;
@@ -97,6 +99,11 @@ Result<Question> GetOp::ask(Lane& lane) {
   wire::pack_keys(core_.space(), keys, *request.mutable_keys());
   request.set_routes_only(by_routes_);
   asked_ = pending_;
+  if (!transfer_) {
+    const bool shared = core_.path() == Path::kSharedMemory;
+    transfer_ = core_.transfers().begin(
+        label(shared ? TransportType::kShm : TransportType::kTcp, Opcode::kRead));
+  }
   Question question;
   question.op = wire::Op::kGet;
   question.frame = wire::frame_with(request);
@@ -223,6 +230,8 @@ void GetOp::advance(std::size_t bytes) {
 void GetOp::finish_value() {
   const Incoming& value = incoming_[at_++];
   if (sum_.digest() == value.checksum) {
+    ++received_.values;
+    received_.bytes += value.bytes;
     settle(value.item, Code::kOk, value.bytes, {});
   } else {
     again(value.item);
@@ -231,6 +240,22 @@ void GetOp::finish_value() {
   done_bytes_ = 0;
   piece_ = 0;
   piece_done_ = 0;
+}
+
+// Values that are not there move nothing, and an operation that finds none has not failed.
+void GetOp::on_end(const Error* error) {
+  const bool shared = core_.path() == Path::kSharedMemory;
+  Moved& main = shared ? copied_ : received_;
+  if (transfer_ && (error == nullptr || main.values > 0)) {
+    transfer_.completed(main.values, main.bytes);
+    main = {};
+  }
+  const auto count = [this](TransportType transport, const Moved& moved) {
+    if (moved.values == 0) return;
+    core_.transfers().completed(label(transport, Opcode::kRead), moved.values, moved.bytes);
+  };
+  count(TransportType::kShm, copied_);
+  count(TransportType::kTcp, received_);
 }
 
 void GetOp::deliver(const Error* error) {

@@ -22,7 +22,9 @@ class GetOp final : public Op, private rpc::PayloadSink {
   Result<Question> ask(Lane& lane) override;
   Result<rpc::PayloadSink*> on_answer(const wire::FrameHeader& header,
                                       std::string_view body) override;
+  void on_end(const Error* error) override;
   void deliver(const Error* error) override;
+  Intent own_intent() const noexcept override { return Intent::kForegroundPrefixFetch; }
   std::vector<GetResult>& result() noexcept { return results_; }
   std::vector<Value>& values() noexcept { return values_; }
   Callback<std::vector<GetResult>> done;
@@ -62,6 +64,14 @@ class GetOp final : public Op, private rpc::PayloadSink {
   std::size_t piece_ = 0;         // of its destination
   std::size_t piece_done_ = 0;
   Checksum64 sum_;
+  // For the books: what came which way, and a record of the operation if it asked the node.
+  struct Moved {
+    std::uint64_t values = 0;
+    std::uint64_t bytes = 0;
+  };
+  Moved copied_;
+  Moved received_;
+  qos::ManagedTransfers::Transfer transfer_;
 };
 
 std::uint64_t room_of(const GetItem& item) noexcept;

@@ -10,6 +10,7 @@
 
 #include "larder/client.h"
 #include "larder/status.h"
+#include "qos/managed.h"
 #include "rpc/channel.h"
 #include "rpc/payload.h"
 #include "wire/frame.h"
@@ -41,10 +42,14 @@ class Op : public rpc::Call {
                                               std::string_view body) = 0;
   // The answer with its payload is there.
   virtual Result<void> on_answered() { return {}; }
+  // No round follows; `error` null: the result is complete.
+  virtual void on_end(const Error* error) {}
   // Asynchronous operations: hands the result over. Called once, last.
   virtual void deliver(const Error* error) {}
   // Asking twice does no harm, so a broken connection is worth a second try.
   virtual bool repeatable() const noexcept { return true; }
+  // Why its values move, where the caller does not say.
+  virtual Intent own_intent() const noexcept { return Intent::kUnknown; }
   // Belongs on the connection that holds this client's pins.
   virtual bool pinned_lane() const noexcept { return false; }
 
@@ -53,10 +58,16 @@ class Op : public rpc::Call {
 
  protected:
   env::Nanos deadline() const noexcept { return deadline_; }
+  qos::Label label(TransportType transport, Opcode opcode) const noexcept;
   ClientCore& core_;
 
  private:
   friend class ClientCore;
+  void conclude(const Error* error) {
+    on_end(error);
+    deliver(error);
+  }
+  qos::Purpose purpose_;        // in the frames too
   std::optional<Error> error_;  // of this round
   bool retried_ = false;
   bool async_ = false;

@@ -72,6 +72,8 @@ Result<Question> PutOp::ask(Lane& lane) {
   Question question;
   question.op = wire::Op::kPut;
   LARDER_TRY(choose_source(lane, bytes, question));
+  const TransportType transport = buffer_id_ != 0 ? TransportType::kShm : TransportType::kTcp;
+  if (!transfer_) transfer_ = core_.transfers().begin(label(transport, Opcode::kWrite));
   wire::pack_keys(core_.space(), keys, *request.mutable_keys());
   request.set_mode(static_cast<std::uint32_t>(mode_));
   request.set_buffer_id(buffer_id_);
@@ -144,6 +146,22 @@ Result<rpc::PayloadSink*> PutOp::on_answer(const wire::FrameHeader& header, std:
   force_ = !again.empty();
   pending_ = std::move(again);
   return nullptr;
+}
+
+Intent PutOp::own_intent() const noexcept {
+  return core_.path() == Path::kTcp ? Intent::kRemoteStoreWrite : Intent::kDramOffload;
+}
+
+void PutOp::on_end(const Error* error) {
+  if (error != nullptr) return;  // the record fails with this object
+  std::uint64_t values = 0;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (results_[i].code != Code::kOk) continue;
+    ++values;
+    bytes += bytes_of(items_[i]);
+  }
+  if (values > 0) transfer_.completed(values, bytes);
 }
 
 void PutOp::deliver(const Error* error) {

@@ -22,7 +22,9 @@ class PutOp final : public Op {
   Result<Question> ask(Lane& lane) override;
   Result<rpc::PayloadSink*> on_answer(const wire::FrameHeader& header,
                                       std::string_view body) override;
+  void on_end(const Error* error) override;
   void deliver(const Error* error) override;
+  Intent own_intent() const noexcept override;
   std::vector<PutResult>& result() noexcept { return results_; }
   Callback<std::vector<PutResult>> done;
 
@@ -39,6 +41,7 @@ class PutOp final : public Op {
   bool inline_ = false;  // the node has lost the buffer: send the bytes themselves
   std::uint64_t buffer_id_ = 0;
   std::unique_ptr<PutSource> source_;
+  qos::ManagedTransfers::Transfer transfer_;
 };
 
 std::uint64_t bytes_of(const PutItem& item) noexcept;

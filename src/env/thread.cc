@@ -96,12 +96,18 @@ std::unique_ptr<Executor> make_thread_executor(Clock& clock) {
   return std::make_unique<ThreadExecutor>(clock);
 }
 
+namespace {
+
+thread_local unsigned tickets_held = 0;
+
+}  // namespace
+
 SpinTicket::SpinTicket() noexcept {
-  waiters.fetch_add(1, std::memory_order_relaxed);
+  if (tickets_held++ == 0) waiters.fetch_add(1, std::memory_order_relaxed);
 }
 
 SpinTicket::~SpinTicket() {
-  waiters.fetch_sub(1, std::memory_order_relaxed);
+  if (--tickets_held == 0) waiters.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool SpinTicket::granted() const noexcept {

@@ -32,6 +32,7 @@ std::unique_ptr<Executor> make_thread_executor(Clock& clock);
 
 // Held by a thread that waits. It may spin while no more threads of the process wait than half the
 // machine's cores: beyond that, whoever spins keeps the core from one that has its answer.
+// Tickets that one thread holds count once; each ends on the thread that made it.
 class SpinTicket {
  public:
   SpinTicket() noexcept;

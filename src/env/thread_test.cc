@@ -6,6 +6,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -146,18 +147,33 @@ TEST(ThreadExecutor, StopWaitsForTheRunningStepAndRunsNoMore) {
 }
 
 TEST(SpinTicket, NobodySpinsWhileMoreWaitThanHalfOfTheCores) {
-  const unsigned limit = core_count() / 2;
-  std::vector<std::unique_ptr<SpinTicket>> tickets;
-  for (unsigned i = 0; i < limit; ++i) {
-    tickets.push_back(std::make_unique<SpinTicket>());
-    EXPECT_TRUE(tickets.back()->granted()) << i;
-  }
+  const unsigned others = core_count() / 2 - 1;
+  std::promise<void> go;
+  const std::shared_future<void> end = go.get_future().share();
+  std::vector<std::future<bool>> granted;
+  std::vector<std::thread> threads;
+  const auto wait_in_a_thread = [&] {
+    std::promise<bool> holds;
+    granted.push_back(holds.get_future());
+    threads.emplace_back([end, holds = std::move(holds)]() mutable {
+      const SpinTicket ticket;
+      holds.set_value(ticket.granted());
+      end.wait();
+    });
+    return granted.back().get();
+  };
+  for (unsigned i = 0; i < others; ++i) EXPECT_TRUE(wait_in_a_thread()) << i;
+  const SpinTicket ours;
+  EXPECT_TRUE(ours.granted());
   {
-    const SpinTicket one_too_many;
-    EXPECT_FALSE(one_too_many.granted());
-    for (const auto& ticket : tickets) EXPECT_FALSE(ticket->granted());
+    const SpinTicket again;  // of the same thread
+    EXPECT_TRUE(again.granted());
   }
-  for (const auto& ticket : tickets) EXPECT_TRUE(ticket->granted());
+  EXPECT_FALSE(wait_in_a_thread()) << "one too many";
+  EXPECT_FALSE(ours.granted());
+  go.set_value();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(ours.granted());
 }
 
 TEST(Thread, LongNamesAreCut) {

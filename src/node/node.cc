@@ -66,6 +66,7 @@ struct Node::Impl {
   Result<void> start_http();
   Result<void> add_gauges();
   Result<void> add_gauge(const char* name, const char* help, std::function<double()> read);
+  Result<void> add_unmanaged();
   void start_ticks();
   void hot_tick();
   env::Nanos heartbeat();
@@ -90,6 +91,7 @@ Result<void> Node::Impl::open_store() {
   core.routes = std::make_unique<route::RouteTable>(core.fence->epoch());
   core.hot->set_authority(*core.routes);
   LARDER_ASSIGN(core.metrics, register_store_metrics(registry));
+  core.transfers = std::make_unique<qos::ManagedTransfers>(&registry);
   return {};
 }
 
@@ -205,6 +207,20 @@ Result<void> Node::Impl::add_gauges() {
        [this] { return double(core.buffers.size()); }},
   };
   for (Gauge& gauge : all) LARDER_TRY(add_gauge(gauge.name, gauge.help, std::move(gauge.read)));
+  return add_unmanaged();
+}
+
+Result<void> Node::Impl::add_unmanaged() {
+  const rpc::ServerCounters& rpc = server->counters();
+  const std::pair<Resource, const std::atomic<std::uint64_t>*> ways[] = {
+      {Resource::kNicRx, &rpc.payload_in}, {Resource::kNicTx, &rpc.payload_out}};
+  for (const auto& [resource, moved] : ways) {
+    LARDER_ASSIGN(obs::CallbackHandle handle,
+                  core.transfers->export_unmanaged("frames", resource, [moved = moved] {
+                    return moved->load(std::memory_order_relaxed);
+                  }));
+    gauges.push_back(std::move(handle));
+  }
   return {};
 }
 
@@ -316,6 +332,9 @@ std::uint64_t Node::pins() const {
 }
 std::uint64_t Node::connections() const {
   return impl_->server->counters().open.load(std::memory_order_relaxed);
+}
+std::string Node::metrics() const {
+  return impl_->registry.text();
 }
 std::uint64_t Node::reserved_bytes() const {
   return impl_->core.hot->counters().reserved_bytes.load(std::memory_order_relaxed);

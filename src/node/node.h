@@ -33,6 +33,7 @@ class Node {
   std::uint64_t objects() const;
   std::uint64_t pins() const;
   std::uint64_t connections() const;
+  std::string metrics() const;  // Prometheus text
   std::uint64_t reserved_bytes() const;
   std::uint64_t metadata_bytes() const;  // memory spent besides values
   std::uint64_t refused() const;         // strangers turned away

@@ -36,6 +36,7 @@ struct TestStore {
     core.hot->set_authority(*core.routes);
     core.clock = &env::system_clock();
     core.metrics = register_store_metrics(registry).value();
+    core.transfers = std::make_unique<qos::ManagedTransfers>(&registry);
     space = core.spaces.intern("t", "d", "o").value();
   }
   route::EntryRef find(std::string_view key) {

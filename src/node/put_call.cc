@@ -17,11 +17,15 @@ constexpr int kErrorTextsMax = 64;
 
 }  // namespace
 
-PutCall::PutCall(StoreCore& core) : core_(core) {}
+PutCall::PutCall(StoreCore& core, qos::Purpose purpose) : core_(core), purpose_(purpose) {}
 PutCall::~PutCall() = default;
 
 Result<void> PutCall::begin(const pb::PutRequest& request, const wire::KeyList& keys,
                             std::uint64_t payload_bytes, bool local) {
+  core_.transfers->know(Resource::kNicRx, payload_bytes);
+  const bool shared = request.buffer_id() != 0;
+  transfer_ = core_.transfers->begin({shared ? TransportType::kShm : TransportType::kTcp,
+                                      purpose_.traffic_class, purpose_.intent, Opcode::kWrite});
   if (static_cast<std::size_t>(request.lengths_size()) != keys.keys.size()) {
     return fail(Code::kInvalidArgument, "put: as many lengths as keys are needed");
   }
@@ -286,6 +290,18 @@ void PutCall::publish(Item& item, std::uint64_t checksum) {
   refuse(item, Code::kConflict, "the key is being changed by others; retry");
 }
 
+// Values that were there already have moved as well: to be compared.
+void PutCall::close_books() {
+  std::uint64_t values = 0;
+  std::uint64_t bytes = 0;
+  for (const Item& item : items_) {
+    if (item.fate == Fate::kRefused) continue;
+    ++values;
+    bytes += item.length;
+  }
+  if (values > 0) transfer_.completed(values, bytes);
+}
+
 rpc::Reply PutCall::finish() {
   for (; at_ < items_.size(); ++at_) {
     prepare(current());  // its own error, if it has one, says more than "incomplete"
@@ -293,6 +309,7 @@ rpc::Reply PutCall::finish() {
       refuse(current(), Code::kInvalidArgument, "put: the descriptors do not cover this value");
     }
   }
+  close_books();
   pb::PutReply body;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];

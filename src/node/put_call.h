@@ -22,7 +22,8 @@ namespace larder::node {
 
 class PutCall final : public rpc::PayloadSink {
  public:
-  explicit PutCall(StoreCore& core);
+  // `purpose`: why the values come.
+  PutCall(StoreCore& core, qos::Purpose purpose);
   ~PutCall() override;
 
   // Checks the request as a whole; items are judged one by one later. `local`: the peer may name
@@ -66,12 +67,15 @@ class PutCall final : public rpc::PayloadSink {
   void complete_item(bool checksum_fits);
   void settle(Item& item, std::uint64_t checksum);
   void publish(Item& item, std::uint64_t checksum);
+  void close_books();
   Item& current() { return items_[at_]; }
 
   // Values whose places are given out together: small ones then share a system call.
   static constexpr std::size_t kPlannedItemsMax = 32;
 
   StoreCore& core_;
+  const qos::Purpose purpose_;
+  qos::ManagedTransfers::Transfer transfer_;  // fails with this object, if nothing ends it before
   PutMode mode_ = PutMode::kReplace;
   bool force_ = false;
   std::vector<Item> items_;

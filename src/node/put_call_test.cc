@@ -71,7 +71,7 @@ class PutCallTest : public testing::Test {
     return body;
   }
   pb::PutReply put(const std::vector<Part>& parts, pb::PutRequest request, std::size_t step) {
-    PutCall call(store_.core);
+    PutCall call(store_.core, {});
     const Bytes payload = payload_of(parts);
     const auto begun = call.begin(request, keys_of(parts), payload.size(), true);
     EXPECT_TRUE(begun) << begun.error().to_string();
@@ -105,7 +105,7 @@ TEST_F(PutCallTest, EveryCutOfTheStreamGivesTheSame) {
 TEST_F(PutCallTest, OnePlaceAtATimeIsEnough) {
   const std::vector<Part> parts = {{"a", make_value(1, 300)}, {"b", make_value(2, 300)}};
   store_.store("b", make_value(2, 300));
-  PutCall call(store_.core);
+  PutCall call(store_.core, {});
   const Bytes payload = payload_of(parts);
   ASSERT_TRUE(call.begin(request_of(parts), keys_of(parts), payload.size(), true));
   feed(call, payload, 50, 1);
@@ -188,7 +188,7 @@ TEST_F(PutCallTest, AnAbandonedCallGivesEverythingBack) {
   const Bytes payload = payload_of(parts);
   for (const std::size_t cut : {0UL, 1UL, 4999UL, 5000UL, 5007UL, 5008UL, 60'000UL, 95'700UL}) {
     {
-      PutCall call(store_.core);
+      PutCall call(store_.core, {});
       ASSERT_TRUE(call.begin(request_of(parts), keys_of(parts), payload.size(), true));
       feed(call, std::span(payload).first(cut), 4096);
     }
@@ -202,7 +202,7 @@ TEST_F(PutCallTest, RequestsThatContradictThemselves) {
   const std::vector<Part> parts = {{"a", make_value(1, 100)}};
   const wire::KeyList keys = keys_of(parts);
   const auto refuse = [&](const pb::PutRequest& request, std::uint64_t bytes, bool local = true) {
-    PutCall call(store_.core);
+    PutCall call(store_.core, {});
     const auto begun = call.begin(request, keys, bytes, local);
     return begun ? Code::kOk : begun.error().code();
   };
@@ -246,7 +246,7 @@ class DescriptorTest : public PutCallTest {
   void TearDown() override { ::munmap(memory_, kBytes); }
 
   pb::PutReply put(const std::vector<Part>& parts, const std::vector<wire::Descriptor>& list) {
-    PutCall call(store_.core);
+    PutCall call(store_.core, {});
     pb::PutRequest request = request_of(parts);
     request.set_buffer_id(id_);
     const auto bytes = std::as_bytes(std::span(list));

@@ -61,7 +61,7 @@ rpc::Intake NodeSession::on_request(const wire::FrameHeader& header, std::string
 Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::string_view body) {
   switch (header.op) {
     case wire::Op::kGet:
-      return get(body);
+      return get(header, body);
     case wire::Op::kRemove:
       return remove(body);
     case wire::Op::kStat:
@@ -103,6 +103,7 @@ Result<rpc::PayloadSink*> NodeSession::begin_lookup(const wire::FrameHeader& hea
   LARDER_TRY(wire::parse_body(body, header.op, request));
   lookup_ = std::make_unique<LookupCall>(core_, kind);
   LARDER_TRY(lookup_->begin(request.keys(), request.routes(), header.payload_bytes));
+  core_.transfers->know(Resource::kNicRx, header.payload_bytes);  // keys, no values
   return lookup_.get();
 }
 
@@ -110,7 +111,7 @@ Result<rpc::PayloadSink*> NodeSession::begin_put(const wire::FrameHeader& header
                                                  std::string_view body) {
   LARDER_TRY(wire::parse_body(body, wire::Op::kPut, put_request_));
   LARDER_TRY(wire::unpack_keys(put_request_.keys(), keys_));
-  put_ = std::make_unique<PutCall>(core_);
+  put_ = std::make_unique<PutCall>(core_, qos::purpose_of(header.intent, header.traffic_class));
   LARDER_TRY(put_->begin(put_request_, keys_, header.payload_bytes, local_));
   return put_.get();
 }

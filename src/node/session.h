@@ -31,7 +31,7 @@ class NodeSession final : public rpc::Session {
   template <class Request>
   Result<rpc::PayloadSink*> begin_lookup(const wire::FrameHeader& header, std::string_view body,
                                          LookupKind kind);
-  Result<rpc::Reply> get(std::string_view body);
+  Result<rpc::Reply> get(const wire::FrameHeader& header, std::string_view body);
   Result<rpc::Reply> remove(std::string_view body);
   Result<rpc::Reply> stat(std::string_view body);
   Result<rpc::Reply> pin(std::string_view body);

@@ -14,11 +14,19 @@ constexpr std::size_t kPrefetchDistance = 8;
 constexpr int kErrorTextsMax = 64;
 constexpr std::size_t kListBytesMax = 8 << 20;
 
-// Sends values from where they lie; the references keep them there until the last byte has left.
+// Sends values from where they lie; the references keep them there until the last byte has left. It
+// goes with the last byte, or with the connection.
 class ValueSource final : public rpc::PayloadSource {
  public:
   explicit ValueSource(const tier::HotStore& store) : store_(store) {}
-  void add(route::EntryRef entry) { entries_.push_back(std::move(entry)); }
+  ~ValueSource() override {
+    if (at_ == entries_.size()) transfer_.completed(entries_.size(), bytes_);
+  }
+  void add(route::EntryRef entry) {
+    bytes_ += entry->length();
+    entries_.push_back(std::move(entry));
+  }
+  void set_transfer(qos::ManagedTransfers::Transfer transfer) { transfer_ = std::move(transfer); }
   std::size_t next(std::span<iovec> into) override {
     std::size_t count = 0;
     for (; count < into.size() && at_ < entries_.size(); ++count, ++at_) {
@@ -33,6 +41,8 @@ class ValueSource final : public rpc::PayloadSource {
   const tier::HotStore& store_;
   std::vector<route::EntryRef> entries_;
   std::size_t at_ = 0;
+  std::uint64_t bytes_ = 0;
+  qos::ManagedTransfers::Transfer transfer_;
 };
 
 template <class Reply>
@@ -75,7 +85,7 @@ route::EntryRef NodeSession::find_ahead(std::size_t index) {
   return core_.routes->find(refs_[index]);
 }
 
-Result<rpc::Reply> NodeSession::get(std::string_view body) {
+Result<rpc::Reply> NodeSession::get(const wire::FrameHeader& header, std::string_view body) {
   LARDER_TRY(wire::parse_body(body, wire::Op::kGet, get_request_));
   LARDER_ASSIGN(const bool known, resolve(get_request_.keys()));
   if (static_cast<std::size_t>(get_request_.capacities_size()) != refs_.size()) {
@@ -114,7 +124,12 @@ Result<rpc::Reply> NodeSession::get(std::string_view body) {
   core_.metrics.misses->add(refs_.size() - hits);
   core_.metrics.bytes_got->add(reply.payload_bytes);
   reply.frame = wire::frame_with(get_reply_);
-  if (reply.payload_bytes > 0) reply.payload = std::move(values);
+  if (reply.payload_bytes == 0) return reply;
+  const qos::Purpose purpose = qos::purpose_of(header.intent, header.traffic_class);
+  values->set_transfer(core_.transfers->begin(
+      {TransportType::kTcp, purpose.traffic_class, purpose.intent, Opcode::kRead}));
+  core_.transfers->know(Resource::kNicTx, reply.payload_bytes);
+  reply.payload = std::move(values);
   return reply;
 }
 

@@ -14,6 +14,7 @@
 #include "node/client_buffers.h"
 #include "node/pin_table.h"
 #include "obs/metrics.h"
+#include "qos/managed.h"
 #include "route/route_table.h"
 #include "route/spaces.h"
 #include "tier/hot/fence.h"
@@ -51,7 +52,8 @@ struct StoreCore {
   route::Spaces spaces;
   ClientBuffers buffers;
   StoreMetrics metrics;
-  std::function<std::uint64_t()> connections;  // open now; set by the node
+  std::unique_ptr<qos::ManagedTransfers> transfers;  // why values move; never null in a node
+  std::function<std::uint64_t()> connections;        // open now; set by the node
 
   // Pin tables of open connections, for lease expiry and for the total.
   std::mutex pins_mutex;

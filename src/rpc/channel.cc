@@ -256,7 +256,8 @@ bool Channel::wait_for_work(std::unique_lock<std::mutex>& lock) {
     }
     if (calls_changed_.wait_for(lock, kAssistGrace, own_work)) break;
     idle_looks = assisted_ == 0 ? idle_looks + 1 : 0;
-    if (assisted_ > 0 && assists == assists_ && !pump_taken_ && sleepers_ == 0) break;
+    const bool alone = assists == assists_ && !attended_;
+    if (assisted_ > 0 && alone && !pump_taken_ && sleepers_ == 0) break;
   }
   return !stopping_;
 }
@@ -270,8 +271,24 @@ bool Channel::assist() {
     pump_taken_ = true;
   }
   const bool came = try_receive();
+  if (!came) {
+    const env::Nanos now = env::monotonic_now();
+    if (now - last_expiry_ > kExpiryEvery) expire_calls(now);
+  }
   release_pump();
   return came;
+}
+
+bool Channel::attend() {
+  const std::lock_guard lock(calls_mutex_);
+  if (attended_ || assisted_ == 0) return false;
+  handed_over_ = false;
+  return attended_ = true;
+}
+
+void Channel::leave() {
+  const std::lock_guard lock(calls_mutex_);
+  attended_ = false;
 }
 
 void Channel::hand_over() {

@@ -101,6 +101,11 @@ class Channel final : private FrameObserver {
   // The calling thread stops assisting for now, and others may not: the channel's thread receives
   // until there are no assisted calls, or the next assist().
   void hand_over();
+  // The calling thread is going to sleep until descriptor() is readable, and will assist() then.
+  // One thread at a time; false: another does, or there are no assisted calls.
+  bool attend();
+  void leave();
+  int descriptor() const noexcept { return fd_.get(); }
   // True once the peer has closed its side; costs a system call.
   bool peer_closed() const noexcept;
   bool on_pump_thread() const noexcept;
@@ -153,6 +158,7 @@ class Channel final : private FrameObserver {
   unsigned assisted_ = 0;  // and those that it is if nobody else comes
   unsigned assists_ = 0;   // how often somebody came
   bool handed_over_ = false;
+  bool attended_ = false;    // somebody sleeps on the descriptor
   bool dozing_ = false;      // the pump thread sleeps until it is told
   unsigned sleepers_ = 0;    // threads in wait() that do not hold the pump
   bool pump_waits_ = false;  // the pump waits for a send to end

@@ -43,6 +43,9 @@ struct ServerCounters {
   std::atomic<std::uint64_t> bytes_in{0};
   std::atomic<std::uint64_t> bytes_out{0};   // of answers that were handed over
   std::atomic<std::uint64_t> bytes_sent{0};  // that the sockets took
+  // Payload alone: announced by requests, and by answers that were handed over.
+  std::atomic<std::uint64_t> payload_in{0};
+  std::atomic<std::uint64_t> payload_out{0};
 };
 
 class Reactor;

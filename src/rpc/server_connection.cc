@@ -247,6 +247,7 @@ Result<PayloadSink*> ServerConnection::on_frame(const wire::FrameHeader& header,
   }
   counters_.requests.fetch_add(1, std::memory_order_relaxed);
   counters_.bytes_in.fetch_add(body.size() + header.payload_bytes, std::memory_order_relaxed);
+  counters_.payload_in.fetch_add(header.payload_bytes, std::memory_order_relaxed);
   current_ = header;
   Intake intake = session_->on_request(header, body);
   if (header.payload_bytes == 0) {
@@ -276,6 +277,7 @@ void ServerConnection::queue(Reply reply, const wire::FrameHeader& request) {
   wire::seal_frame(header, reply.frame);
   counters_.bytes_out.fetch_add(reply.frame.size() + reply.payload_bytes,
                                 std::memory_order_relaxed);
+  counters_.payload_out.fetch_add(reply.payload_bytes, std::memory_order_relaxed);
   std::unique_ptr<Outbound> out =
       spare_ ? std::move(spare_) : std::unique_ptr<Outbound>(new Outbound);
   out->frame = std::move(reply.frame);

@@ -107,8 +107,18 @@ void Batch::begin_work(std::uint32_t outcomes, std::uint32_t quiets) noexcept {
 void Batch::end_work(std::uint32_t outcomes, std::uint32_t quiets) {
   const std::uint64_t ended = (std::uint64_t{outcomes} << 32) + quiets;
   // Sequentially consistent, as is a listener's entry: one of the two sees the other.
-  if (work_.fetch_sub(ended) == ended && listeners_.load() != 0) announce_idle();
+  if (work_.fetch_sub(ended) != ended) return;
+  if (listeners_.load() != 0 || dozers_.load() != 0) announce_idle();
 }
+
+namespace {
+
+void raise_event(int fd) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(fd, &one, sizeof(one));
+}
+
+}  // namespace
 
 void Batch::announce_idle() {
   std::shared_ptr<std::function<void(BatchId)>> callback;
@@ -116,10 +126,8 @@ void Batch::announce_idle() {
     const std::lock_guard lock(idle_mutex_);
     idle_.notify_all();
     callback = callback_;
-    if (event_.valid()) {
-      const std::uint64_t one = 1;
-      static_cast<void>(::write(event_.get(), &one, sizeof(one)));
-    }
+    if (event_.valid()) raise_event(event_.get());
+    for (const int event : wake_by_) raise_event(event);
   }
   if (callback) (*callback)(id_);
 }
@@ -146,6 +154,23 @@ bool Batch::wait_idle(std::int64_t deadline) {
   }
   listeners_.fetch_sub(1);
   return over;
+}
+
+bool Batch::wake_by(int event) {
+  const std::lock_guard lock(idle_mutex_);
+  dozers_.fetch_add(1);
+  if (work_.load() == 0) {
+    dozers_.fetch_sub(1);
+    return false;
+  }
+  wake_by_.push_back(event);
+  return true;
+}
+
+void Batch::wake_no_more(int event) {
+  const std::lock_guard lock(idle_mutex_);
+  dozers_.fetch_sub(1);
+  wake_by_.erase(std::find(wake_by_.begin(), wake_by_.end(), event));
 }
 
 void Batch::subscribe(std::function<void(BatchId)> callback) {

@@ -98,6 +98,10 @@ class Batch {
   bool idle() const noexcept { return work_.load(std::memory_order_acquire) == 0; }
   // False when the deadline (monotonic ns) passed first.
   bool wait_idle(std::int64_t deadline);
+  // A thread that sleeps elsewhere has this eventfd written to when the batch is idle. False: it is
+  // idle already, and nothing was noted.
+  bool wake_by(int event);
+  void wake_no_more(int event);
   // A callback or a descriptor waits for it (or a thread that sleeps).
   bool has_listeners() const noexcept { return listeners_.load(std::memory_order_relaxed) > 0; }
   void subscribe(std::function<void(BatchId)> callback);
@@ -122,10 +126,12 @@ class Batch {
   std::atomic<std::uint64_t> work_{0};
   std::mutex submit_mutex_;
   std::atomic<std::uint32_t> listeners_{0};  // waiters, a callback, a descriptor
+  std::atomic<std::uint32_t> dozers_{0};     // threads in wake_by_
   std::mutex idle_mutex_;                    // the rest
   std::condition_variable idle_;
   std::shared_ptr<std::function<void(BatchId)>> callback_;
   env::Fd event_;
+  std::vector<int> wake_by_;
 };
 
 // A counted reference. Movable.

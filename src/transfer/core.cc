@@ -2,6 +2,8 @@
 #include "transfer/core.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -78,7 +80,7 @@ Result<std::unique_ptr<TransferEngine::Core>> TransferEngine::Core::create(Trans
   const TransferConfig& with = core->config_;
   LARDER_ASSIGN(auto platforms, platform::PlatformSet::create(with.platforms));
   core->platforms_ = std::make_unique<platform::PlatformSet>(std::move(platforms));
-  core->telemetry_ = std::make_unique<Telemetry>(with.metrics);
+  core->telemetry_ = std::make_unique<qos::Telemetry>(with.metrics);
   core->batches_ = std::make_unique<BatchTable>(with.batches_max);
   core->dispatcher_ = std::make_unique<Dispatcher>(
       DispatcherOptions{.slices = {with.high_slice_bytes, with.low_slice_bytes}}, *core->telemetry_,
@@ -212,8 +214,23 @@ Result<void> TransferEngine::Core::listen() {
   while (service.incarnation <= 1) service.incarnation = env::random_u64();
   options.epoch = service.incarnation;
   options.token = token_;
-  service_ = std::make_unique<PeerService>(memory_, mailbox_, std::move(service));
+  service_ =
+      std::make_unique<PeerService>(memory_, mailbox_, std::move(service), &telemetry_->registry());
   LARDER_ASSIGN(server_, rpc::Server::create(options, *service_, env::system_clock()));
+  return export_unmanaged();
+}
+
+Result<void> TransferEngine::Core::export_unmanaged() {
+  const rpc::ServerCounters& rpc = server_->counters();
+  const std::pair<Resource, const std::atomic<std::uint64_t>*> ways[] = {
+      {Resource::kNicRx, &rpc.payload_in}, {Resource::kNicTx, &rpc.payload_out}};
+  for (const auto& [resource, moved] : ways) {
+    LARDER_ASSIGN(obs::CallbackHandle handle,
+                  service_->books().export_unmanaged("peers", resource, [moved = moved] {
+                    return moved->load(std::memory_order_relaxed);
+                  }));
+    gauges_.push_back(std::move(handle));
+  }
   return {};
 }
 
@@ -458,34 +475,80 @@ Result<std::vector<SubmitResult>> TransferEngine::Core::submit(
   });
 }
 
+namespace {
+
+// Waiting for many bytes takes a while: to sleep through it saves little, and the wake-up is paid
+// on top. A nanosecond for each byte is about what a slow path takes.
+env::Nanos spin_for(Batch& batch) {
+  constexpr env::Nanos kSpin = 50 * env::kMicro;
+  constexpr std::uint64_t kMoreMax = 2 * env::kMilli;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < batch.tasks() && bytes < kMoreMax; ++i) {
+    bytes += batch.task(i).record.length;
+  }
+  return kSpin + static_cast<env::Nanos>(std::min(bytes, kMoreMax));
+}
+
+}  // namespace
+
 // Moves bytes itself while there are any to move; spins for as long as a wake-up would take, and
 // then sleeps.
 Result<BatchStatus> TransferEngine::Core::wait(BatchId id, std::chrono::nanoseconds timeout) {
-  constexpr env::Nanos kSpin = 50 * env::kMicro;
   constexpr env::Nanos kSleepMax = 3600 * env::kSecond;
+  constexpr int kPollsPerYield = 32;
   LARDER_ASSIGN(const BatchRef found, batch(id));
   if (found->idle()) return found->status();
   const env::Nanos start = env::monotonic_now();
   const env::Nanos deadline = start + std::clamp<env::Nanos>(timeout.count(), 0, kSleepMax);
+  const env::Nanos spin = spin_for(*found.get());
   const env::SpinTicket ticket;
   env::Nanos now = start;
-  env::Nanos spin_end = start + kSpin;
-  while (!found->idle() && now < deadline) {
+  env::Nanos spin_end = start + spin;
+  for (int polls = 1; !found->idle() && now < deadline; ++polls) {
     const bool helped = std::any_of(transports_.begin(), transports_.end(),
                                     [](const auto& transport) { return transport->help(); });
     now = env::monotonic_now();
-    if (helped) spin_end = now + kSpin;
-    if (helped || (now <= spin_end && ticket.granted())) continue;
-    for (const auto& transport : transports_) transport->rest();
-    if (found->wait_idle(deadline)) break;
+    if (helped) spin_end = now + spin;
+    const bool crowded = !helped && polls % kPollsPerYield == 0 && env::yield_core();
+    if (helped || (!crowded && now <= spin_end && ticket.granted())) continue;
+    if (!doze(*found.get(), deadline) && rest_until_idle(*found.get(), deadline)) break;
     now = env::monotonic_now();
   }
+  // Those that sleep had left what is in flight to this thread.
+  if (sleepers_.load() > 0) rest();
   const BatchStatus status = found->status();
   if (status.idle()) return status;
   return fail(Code::kDeadlineExceeded,
               fmt::format("wait: {} tasks have no outcome yet and the memory of {} is still lent; "
                           "they go on",
                           status.pending, status.unquiet));
+}
+
+void TransferEngine::Core::rest() {
+  for (const auto& transport : transports_) transport->rest();
+}
+
+// Where the answers arrive, if that is possible. False: it is not, and this did not sleep.
+bool TransferEngine::Core::doze(Batch& batch, std::int64_t deadline) {
+  thread_local const env::Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return false;
+  std::uint64_t old = 0;
+  [[maybe_unused]] const ssize_t n = ::read(wake.get(), &old, sizeof(old));
+  if (!batch.wake_by(wake.get())) return true;
+  const bool dozed =
+      std::any_of(transports_.begin(), transports_.end(),
+                  [&](const auto& transport) { return transport->doze(wake.get(), deadline); });
+  batch.wake_no_more(wake.get());
+  return dozed;
+}
+
+// True: the batch is idle.
+bool TransferEngine::Core::rest_until_idle(Batch& batch, std::int64_t deadline) {
+  sleepers_.fetch_add(1);
+  rest();
+  const bool over = batch.wait_idle(deadline);
+  sleepers_.fetch_sub(1);
+  return over;
 }
 
 void TransferEngine::Core::look(const BatchRef& batch) {

@@ -13,6 +13,7 @@
 #include "env/temp_directory.h"
 #include "larder/transfer.h"
 #include "platform/platform_set.h"
+#include "qos/telemetry.h"
 #include "rpc/server.h"
 #include "transfer/batch.h"
 #include "transfer/breaker.h"
@@ -23,7 +24,6 @@
 #include "transfer/segment.h"
 #include "transfer/submitter.h"
 #include "transfer/tcp_transport.h"
-#include "transfer/telemetry.h"
 #include "transfer/transport.h"
 
 namespace larder {
@@ -74,7 +74,11 @@ class TransferEngine::Core {
   Result<SegmentId> open_file(std::string_view name, const std::string& path);
   Result<SegmentId> open_peer(std::string_view name);
   Result<void> listen();
+  Result<void> export_unmanaged();
   void drop_unused_peers();
+  void rest();
+  bool doze(transfer::Batch& batch, std::int64_t deadline);
+  bool rest_until_idle(transfer::Batch& batch, std::int64_t deadline);
 
   TransferConfig config_;
   std::unique_ptr<platform::PlatformSet> platforms_;
@@ -82,7 +86,7 @@ class TransferEngine::Core {
   transfer::Breakers breakers_;
   transfer::Mailbox mailbox_;
   std::string token_;
-  std::unique_ptr<transfer::Telemetry> telemetry_;
+  std::unique_ptr<qos::Telemetry> telemetry_;
   std::unique_ptr<transfer::BatchTable> batches_;
   std::unique_ptr<transfer::Selector> selector_;
   std::unique_ptr<transfer::Dispatcher> dispatcher_;
@@ -98,6 +102,7 @@ class TransferEngine::Core {
   transfer::TcpTransport* tcp_ = nullptr;
   std::vector<std::unique_ptr<transfer::Transport>> transports_;
   std::vector<std::unique_ptr<transfer::Transport>> stagers_;
+  std::atomic<unsigned> sleepers_{0};  // threads in wait() that move nothing
 };
 
 }  // namespace larder

@@ -28,13 +28,14 @@ Error shutting_down() {
   return {Code::kCancelled, "the engine is shutting down"};
 }
 
-Label label_of(const Job& job) {
+qos::Label label_of(const Job& job) {
   return {job.selection.transport, job.query.traffic_class, job.query.intent, job.opcode};
 }
 
 }  // namespace
 
-Dispatcher::Dispatcher(const DispatcherOptions& options, Telemetry& telemetry, Breakers& breakers)
+Dispatcher::Dispatcher(const DispatcherOptions& options, qos::Telemetry& telemetry,
+                       Breakers& breakers)
     : options_(options), telemetry_(telemetry), breakers_(breakers), jobs_(options.jobs_max) {}
 
 Dispatcher::~Dispatcher() {
@@ -394,7 +395,7 @@ void Dispatcher::fill_part(const Job& job, std::uint32_t task, std::uint64_t at,
 // ---- the end of a job ----
 
 void Dispatcher::end(Job& job) {
-  const Label label = label_of(job);
+  const qos::Label label = label_of(job);
   const std::int64_t now = env::monotonic_now();
   {
     const std::lock_guard lock(job.lock);

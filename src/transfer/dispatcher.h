@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include "qos/telemetry.h"
 #include "transfer/breaker.h"
 #include "transfer/job.h"
 #include "transfer/slab.h"
-#include "transfer/telemetry.h"
 
 namespace larder::transfer {
 
@@ -31,7 +31,7 @@ struct DispatcherOptions {
 // Any thread.
 class Dispatcher final : public PieceSink {
  public:
-  Dispatcher(const DispatcherOptions& options, Telemetry& telemetry, Breakers& breakers);
+  Dispatcher(const DispatcherOptions& options, qos::Telemetry& telemetry, Breakers& breakers);
   ~Dispatcher() override;
   // Once, before the first job; they outlive the last job. `stagers`: of the same types as some of
   // the transports, for device memory.
@@ -91,7 +91,7 @@ class Dispatcher final : public PieceSink {
   void stop_timer();
 
   const DispatcherOptions options_;
-  Telemetry& telemetry_;
+  qos::Telemetry& telemetry_;
   Breakers& breakers_;
   const Selector* selector_ = nullptr;
   std::vector<Transport*> transports_;

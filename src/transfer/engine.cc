@@ -7,22 +7,6 @@
 
 namespace larder {
 
-std::string_view outcome_name(Outcome outcome) noexcept {
-  switch (outcome) {
-    case Outcome::kPending:
-      return "pending";
-    case Outcome::kCompleted:
-      return "completed";
-    case Outcome::kFailed:
-      return "failed";
-    case Outcome::kCancelled:
-      return "cancelled";
-    case Outcome::kTimedOut:
-      return "timed_out";
-  }
-  return "unknown";
-}
-
 TransferEngine::TransferEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 
 // What does not become quiescent keeps its memory, and the engine's parts, for good: a leak, where

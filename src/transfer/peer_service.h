@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "larder/transfer.h"
+#include "qos/managed.h"
 #include "rpc/service.h"
 #include "transfer/memory_table.h"
 
@@ -39,8 +40,10 @@ struct PeerServiceOptions {
 
 class PeerService final : public rpc::Service {
  public:
-  PeerService(MemoryTable& memory, Mailbox& mailbox, PeerServiceOptions options)
-      : memory_(memory), mailbox_(mailbox), options_(std::move(options)) {}
+  // `metrics` null: a registry of its own.
+  PeerService(MemoryTable& memory, Mailbox& mailbox, PeerServiceOptions options,
+              obs::Registry* metrics = nullptr)
+      : memory_(memory), mailbox_(mailbox), options_(std::move(options)), books_(metrics) {}
 
   std::unique_ptr<rpc::Session> open_session(const rpc::Peer& peer) override;
   // Of the memory that can be mapped, in the order of the description; at most 128.
@@ -50,12 +53,16 @@ class PeerService final : public rpc::Service {
 
   MemoryTable& memory() noexcept { return memory_; }
   Mailbox& mailbox() noexcept { return mailbox_; }
+  // Payload that peers were served, in and out.
+  void know(Resource resource, std::uint64_t bytes) noexcept { books_.know(resource, bytes); }
+  qos::ManagedTransfers& books() noexcept { return books_; }
   const PeerServiceOptions& options() const noexcept { return options_; }
 
  private:
   MemoryTable& memory_;
   Mailbox& mailbox_;
   const PeerServiceOptions options_;
+  qos::ManagedTransfers books_;
 };
 
 }  // namespace larder::transfer

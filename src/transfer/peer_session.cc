@@ -168,6 +168,7 @@ Result<rpc::Reply> PeerSession::read(std::string_view body) {
   for (const ServedItem& item : items) {
     if (item.code == Code::kOk) reply.payload_bytes += item.length;
   }
+  service_.know(Resource::kNicTx, reply.payload_bytes);
   reply.payload = std::make_unique<ServedSource>(std::move(items));
   return reply;
 }
@@ -180,6 +181,7 @@ Result<void> PeerSession::begin_write(const wire::FrameHeader& header, std::stri
   if (total != header.payload_bytes) {
     return fail(Code::kInvalidArgument, "transfer: payload and lengths do not agree");
   }
+  service_.know(Resource::kNicRx, total);
   sink_.reset(std::move(items));
   return {};
 }

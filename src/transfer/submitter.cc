@@ -296,7 +296,7 @@ void Submitter::choose_copies(Call& call) {
 void Submitter::copy_small(Call& call) const {
   std::uint32_t ended = 0;
   std::uint32_t completed = 0;
-  Label label;
+  qos::Label label;
   std::uint64_t requests = 0;
   std::uint64_t bytes = 0;
   const auto count = [&] {
@@ -307,8 +307,8 @@ void Submitter::copy_small(Call& call) const {
     if (!item.copy_now) continue;
     const TransferRequest& request = call.requests[item.request];
     Task& task = call.batch->task(item.task);
-    const Label now{item.selection.transport, item.query.traffic_class, request.intent,
-                    request.opcode};
+    const qos::Label now{item.selection.transport, item.query.traffic_class, request.intent,
+                         request.opcode};
     if (!(now == label)) count();
     label = now;
     const auto copied = CopyTransport::copy(request.opcode, static_cast<std::byte*>(request.local),

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "qos/telemetry.h"
 #include "transfer/batch.h"
 #include "transfer/copy_transport.h"
 #include "transfer/dispatcher.h"
@@ -19,7 +20,6 @@
 #include "transfer/peer.h"
 #include "transfer/segment.h"
 #include "transfer/submit_group.h"
-#include "transfer/telemetry.h"
 
 namespace larder::transfer {
 
@@ -29,7 +29,7 @@ struct SubmitterParts {
   const Selector& selector;
   Breakers& breakers;
   Dispatcher& dispatcher;
-  Telemetry& telemetry;
+  qos::Telemetry& telemetry;
 };
 
 // Any thread; one submit of a batch at a time.

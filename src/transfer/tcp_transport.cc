@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/tcp_transport.h"
 
+#include <poll.h>
+
 #include <algorithm>
 
 #include "env/clock.h"
@@ -11,6 +13,8 @@ namespace {
 
 // A frame's payload, unless one piece has more: neighbours on the connection get their turn.
 constexpr std::uint64_t kFrameBytes = 1 << 20;
+// How late a thread that dozes may notice that calls have expired.
+constexpr env::Nanos kDozeMax = 20 * env::kMilli;
 // Writes up to this size are sent by the thread that submits them.
 constexpr std::uint64_t kSendNowBytes = 64 << 10;
 
@@ -145,17 +149,38 @@ bool TcpTransport::look() {
   return came;
 }
 
+// Looks first: a thread that only sends for some milliseconds would not be seen to assist, and the
+// channel's own would step in.
 bool TcpTransport::help() {
+  const bool came = look();
   for (const auto& lane : lanes()) {
     if (lane->help()) return true;
   }
-  return look();
+  return came;
 }
 
 void TcpTransport::rest() {
   for (const auto& channel : used()) {
     if (channel->in_flight() > 0) channel->hand_over();
   }
+}
+
+// A thread that sleeps on the sockets themselves costs one wake-up less than one that is told by
+// the channel's own.
+bool TcpTransport::doze(int wake, std::int64_t deadline) {
+  std::vector<std::shared_ptr<rpc::Channel>> attended;
+  std::vector<pollfd> polled{{wake, POLLIN, 0}};
+  for (const auto& channel : used()) {
+    if (channel->in_flight() == 0 || !channel->attend()) continue;
+    polled.push_back({channel->descriptor(), POLLIN, 0});
+    attended.push_back(channel);
+  }
+  if (attended.empty()) return false;
+  const env::Nanos left = std::clamp<env::Nanos>(deadline - env::monotonic_now(), 0, kDozeMax);
+  const timespec limit{left / env::kSecond, left % env::kSecond};
+  ::ppoll(polled.data(), polled.size(), &limit, nullptr);
+  for (const auto& channel : attended) channel->leave();
+  return true;
 }
 
 bool TcpTransport::drain(std::int64_t deadline) {

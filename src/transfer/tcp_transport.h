@@ -28,6 +28,7 @@ class TcpTransport final : public Transport {
   bool help() override;
   bool look() override;
   void rest() override;
+  bool doze(int wake, std::int64_t deadline) override;
   bool drain(std::int64_t deadline) override;
   // The peer is let go of: its connections and lanes close. Not from a thread of theirs.
   void forget(const std::shared_ptr<Peer>& peer);

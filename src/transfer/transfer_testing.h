@@ -100,7 +100,7 @@ class Rig {
         dispatcher(options, telemetry, breakers),
         quarantine_bytes_max_(quarantine_bytes_max) {}
 
-  Telemetry telemetry{nullptr};
+  qos::Telemetry telemetry{nullptr};
   MemoryTable memory;
   SegmentTable segments;
   Breakers breakers;

@@ -66,6 +66,13 @@ class Transport {
   virtual bool look() { return false; }
   // The thread that helped or looked will not come back soon.
   virtual void rest() {}
+  // The calling thread sleeps here until there is something for look(), `wake` is readable, or
+  // `deadline` (monotonic ns). False at once: there is nothing here that it could wait for.
+  virtual bool doze(int wake, std::int64_t deadline) {
+    static_cast<void>(wake);
+    static_cast<void>(deadline);
+    return false;
+  }
   // No further submits come. Returns true when every piece has ended, by `deadline` (monotonic ns).
   virtual bool drain(std::int64_t deadline) = 0;
 };

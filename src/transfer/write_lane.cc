@@ -2,10 +2,17 @@
 #include "transfer/write_lane.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "env/thread.h"
 
 namespace larder::transfer {
+namespace {
+
+constexpr std::chrono::microseconds kGrace{500};
+constexpr int kLooksBeforeDoze = 20;
+
+}  // namespace
 
 WriteLane::~WriteLane() {
   std::deque<std::unique_ptr<TcpCall>> left;
@@ -13,6 +20,7 @@ WriteLane::~WriteLane() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     left.swap(queue_);
+    unattended_ = 0;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -22,9 +30,11 @@ WriteLane::~WriteLane() {
 
 void WriteLane::add(std::unique_ptr<TcpCall> call) {
   const std::lock_guard lock(mutex_);
+  const bool hurry = !call->attended() || dozing_;
+  if (!call->attended()) ++unattended_;
   queue_.push_back(std::move(call));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  if (!sending_) changed_.notify_one();
+  if (!sending_ && hurry) changed_.notify_one();
 }
 
 // Under the lock.
@@ -32,6 +42,7 @@ std::unique_ptr<TcpCall> WriteLane::take() {
   if (queue_.empty() || sending_) return nullptr;
   auto call = std::move(queue_.front());
   queue_.pop_front();
+  if (!call->attended()) --unattended_;
   sending_ = true;
   return call;
 }
@@ -46,8 +57,27 @@ bool WriteLane::help() {
   send_(std::move(call));
   const std::lock_guard lock(mutex_);
   sending_ = false;
-  if (!queue_.empty() || stopping_) changed_.notify_one();
+  ++sends_;
+  if (unattended_ > 0 || stopping_) changed_.notify_one();
   return true;
+}
+
+// Until there is a call for the lane's own thread to send; false: the lane is closed.
+bool WriteLane::wait_for_call(std::unique_lock<std::mutex>& lock) {
+  const auto own = [this] { return stopping_ || (unattended_ > 0 && !sending_); };
+  for (int idle_looks = 0; !own();) {
+    const unsigned sends = sends_;
+    if (idle_looks == kLooksBeforeDoze) {
+      dozing_ = true;
+      changed_.wait(lock, [&] { return own() || !queue_.empty(); });
+      dozing_ = false;
+      idle_looks = 0;
+    }
+    if (changed_.wait_for(lock, kGrace, own)) break;
+    idle_looks = sends == sends_ ? idle_looks + 1 : 0;
+    if (!queue_.empty() && !sending_ && sends == sends_) break;
+  }
+  return !stopping_;
 }
 
 void WriteLane::run() {
@@ -55,8 +85,7 @@ void WriteLane::run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || (!queue_.empty() && !sending_); });
-      if (stopping_) return;
+      if (!wait_for_call(lock)) return;
     }
     help();
   }
@@ -72,6 +101,7 @@ void WriteLane::cancel(PieceToken token) {
     if (at == queue_.end()) return;
     found = std::move(*at);
     queue_.erase(at);
+    if (!found->attended()) --unattended_;
   }
   TcpCall::fail_all(std::move(found), Error(Code::kCancelled, "cancelled before it was sent"));
 }

@@ -14,7 +14,9 @@ namespace larder::transfer {
 
 // Calls that carry many bytes to a peer, one after the other. They are sent by a thread of the
 // lane's own, so that a peer that does not read keeps nobody but itself waiting; a thread that has
-// to wait for them anyway may help. Any thread.
+// to wait for them anyway may help. To such a thread the lane leaves attended calls for a moment
+// (kGrace), while such calls keep coming: a wake-up that finds the work done costs more than it
+// brings where cores are few. Any thread.
 class WriteLane {
  public:
   using Send = std::function<void(std::unique_ptr<TcpCall>)>;
@@ -32,6 +34,7 @@ class WriteLane {
  private:
   void run();
   std::unique_ptr<TcpCall> take();
+  bool wait_for_call(std::unique_lock<std::mutex>& lock);
 
   const Send send_;
   mutable std::mutex mutex_;  // the rest
@@ -39,6 +42,9 @@ class WriteLane {
   std::deque<std::unique_ptr<TcpCall>> queue_;
   bool sending_ = false;
   bool stopping_ = false;
+  bool dozing_ = false;  // its thread sleeps until it is told
+  unsigned sends_ = 0;
+  unsigned unattended_ = 0;  // calls in the queue that nobody may come for
   std::thread thread_;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transfer/telemetry.h"
+#include "qos/telemetry.h"
 
 #include <string>
 
-namespace larder::transfer {
+namespace larder::qos {
 namespace {
 
 std::size_t dense(TransportType type) noexcept {
@@ -130,4 +130,4 @@ void Telemetry::notification_lost(const Error& error) {
   if (counter) (*counter)->add();
 }
 
-}  // namespace larder::transfer
+}  // namespace larder::qos

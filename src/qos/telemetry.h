@@ -13,7 +13,7 @@
 #include "larder/transfer.h"
 #include "obs/metrics.h"
 
-namespace larder::transfer {
+namespace larder::qos {
 
 // What the counters of a request are labelled with.
 struct Label {
@@ -69,4 +69,4 @@ class Telemetry {
   obs::Histogram spare_histogram_;
 };
 
-}  // namespace larder::transfer
+}  // namespace larder::qos

@@ -242,7 +242,7 @@ void Channel::run_pump_thread() {
 // those who assist a system call, and the core.
 bool Channel::wait_for_work(std::unique_lock<std::mutex>& lock) {
   const auto own_work = [this] {
-    const bool work = pumped_ > 0 || (handed_over_ && assisted_ > 0);
+    const bool work = pumped_ > 0 || (handed_over_ && assisted_ > 0 && !attended_);
     return stopping_ || (work && !pump_taken_ && sleepers_ == 0);
   };
   for (int idle_looks = 0; !own_work();) {

@@ -186,5 +186,72 @@ TEST_F(ChannelConcurrentTest, DeadlinesUnderLoad) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// ---- assisted calls ----
+
+class AssistedTest : public ChannelConcurrentTest {
+ protected:
+  void SetUp() override {
+    ChannelConcurrentTest::SetUp();
+    serve(1);
+    channel_ = connect(0);
+  }
+  // Asks for something that is answered at once.
+  void ask(TestCall& call) {
+    wire::FrameHeader header;
+    header.op = Op::kInfo;
+    channel_->send(call, header, body_frame("hello"), nullptr, later(), Attendance::kAssisted);
+  }
+  bool readable() const {
+    return env::wait_ready(channel_->descriptor(), env::kReadable, later()) != 0;
+  }
+  std::shared_ptr<Channel> channel_;
+};
+
+TEST_F(AssistedTest, WhoLendsItselfReceives) {
+  TestCall call;
+  EXPECT_FALSE(channel_->assist());
+  ask(call);
+  while (channel_->in_flight() > 0) channel_->assist();
+  ASSERT_TRUE(call.wait_end());
+  EXPECT_EQ(call.ends, 1);
+  EXPECT_EQ(call.text, "hello");
+}
+
+TEST_F(AssistedTest, WhereNobodyComesTheChannelReceives) {
+  for (int i = 0; i < 3; ++i) {
+    TestCall call;
+    ask(call);
+    if (i == 1) channel_->hand_over();
+    ASSERT_TRUE(call.wait_end());
+    EXPECT_EQ(call.code(), Code::kOk);
+    EXPECT_EQ(call.ends, 1);
+  }
+}
+
+TEST_F(AssistedTest, OneAtATimeSleepsOnTheDescriptor) {
+  EXPECT_FALSE(channel_->attend()) << "no call, nothing to wait for";
+  TestCall call;
+  ask(call);
+  // The channel's own thread keeps away as soon as somebody attends; it may have come before that.
+  if (channel_->attend()) {
+    EXPECT_FALSE(channel_->attend());
+    channel_->hand_over();  // of another thread: it has been handed over already
+    if (channel_->in_flight() > 0 && readable()) channel_->assist();
+    channel_->leave();
+  }
+  ASSERT_TRUE(call.wait_end());
+  EXPECT_EQ(call.ends, 1);
+  EXPECT_FALSE(channel_->attend());
+}
+
+TEST_F(AssistedTest, AnAttendantThatLeavesLeavesNothingBehind) {
+  TestCall call;
+  ask(call);
+  static_cast<void>(channel_->attend());
+  channel_->leave();
+  ASSERT_TRUE(call.wait_end());
+  EXPECT_EQ(call.code(), Code::kOk);
+}
+
 }  // namespace
 }  // namespace larder::rpc

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <set>
@@ -252,6 +253,24 @@ TEST_F(BatchIdle, ACallbackMaySubscribeFreeAndBeginAgain) {
   EXPECT_EQ(calls, 4);
   batch_.reset();
   EXPECT_EQ(table_.kept(), 0U);
+}
+
+TEST_F(BatchIdle, WakesWhoSleepsElsewhere) {
+  const env::Fd event(::eventfd(0, EFD_NONBLOCK));
+  EXPECT_FALSE(batch_->wake_by(event.get())) << "nothing to wait for";
+  batch_->begin_work(2, 2);
+  ASSERT_TRUE(batch_->wake_by(event.get()));
+  EXPECT_FALSE(batch_->has_listeners()) << "it looks after its transfers itself";
+  batch_->end_work(1, 1);
+  EXPECT_FALSE(readable(event.get()));
+  batch_->end_work(1, 1);
+  EXPECT_TRUE(readable(event.get()));
+  batch_->wake_no_more(event.get());
+  std::uint64_t count = 0;
+  ASSERT_EQ(::read(event.get(), &count, sizeof(count)), 8);
+  batch_->begin_work(1, 1);
+  batch_->end_work(1, 1);
+  EXPECT_FALSE(readable(event.get())) << "it sleeps no more";
 }
 
 TEST_F(BatchIdle, WaitSaysWhatCameFirst) {

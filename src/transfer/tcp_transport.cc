@@ -89,6 +89,7 @@ std::shared_ptr<WriteLane> TcpTransport::lane_for(const std::shared_ptr<Peer>& p
             send_now(*to, std::move(call), stream);
           }));
     }
+    replace_lanes();
   }
   const unsigned first = traffic_class == TrafficClass::kHigh ? 0 : each;
   return lanes->writes[first + next_.fetch_add(1, std::memory_order_relaxed) % each];
@@ -96,16 +97,31 @@ std::shared_ptr<WriteLane> TcpTransport::lane_for(const std::shared_ptr<Peer>& p
 
 void TcpTransport::forget(const std::shared_ptr<Peer>& peer) {
   std::unique_ptr<Lanes> gone;
+  std::shared_ptr<const Work> before;  // goes without the lock
   const auto streams = peer->open_streams();
   const std::lock_guard lock(mutex_);
+  before = work_;
   const auto at = lanes_.find(peer.get());
   if (at != lanes_.end()) {
     gone = std::move(at->second);
     lanes_.erase(at);
   }
-  std::erase_if(used_, [&](const auto& channel) {
+  auto work = std::make_shared<Work>(*work_);
+  std::erase_if(work->channels, [&](const auto& channel) {
     return std::find(streams.begin(), streams.end(), channel) != streams.end();
   });
+  work_ = std::move(work);
+  replace_lanes();
+}
+
+// Under the lock.
+void TcpTransport::replace_lanes() {
+  auto work = std::make_shared<Work>();
+  work->channels = work_->channels;
+  for (const auto& [peer, lanes] : lanes_) {
+    work->lanes.insert(work->lanes.end(), lanes->writes.begin(), lanes->writes.end());
+  }
+  work_ = std::move(work);
 }
 
 bool TcpTransport::knows(const Peer& peer) const {
@@ -115,35 +131,35 @@ bool TcpTransport::knows(const Peer& peer) const {
 
 void TcpTransport::cancel(PieceToken token) noexcept {
   // What was sent ends with the peer's answer, or at its deadline.
-  for (const auto& lane : lanes()) lane->cancel(token);
+  for (const auto& lane : work()->lanes) lane->cancel(token);
 }
 
 // ---- lent threads ----
 
 void TcpTransport::use(std::shared_ptr<rpc::Channel> channel) {
+  std::shared_ptr<const Work> before;  // goes without the lock
   const std::lock_guard lock(mutex_);
-  if (std::find(used_.begin(), used_.end(), channel) != used_.end()) return;
-  std::erase_if(used_, [](const auto& other) { return other->in_flight() == 0; });
-  used_.push_back(std::move(channel));
+  const auto& known = work_->channels;
+  if (std::find(known.begin(), known.end(), channel) != known.end()) return;
+  before = work_;
+  auto work = std::make_shared<Work>(*work_);
+  std::erase_if(work->channels, [](const auto& other) { return other->in_flight() == 0; });
+  work->channels.push_back(std::move(channel));
+  work_ = std::move(work);
 }
 
-std::vector<std::shared_ptr<rpc::Channel>> TcpTransport::used() const {
+std::shared_ptr<const TcpTransport::Work> TcpTransport::work() const {
   const std::lock_guard lock(mutex_);
-  return used_;
-}
-
-std::vector<std::shared_ptr<WriteLane>> TcpTransport::lanes() const {
-  std::vector<std::shared_ptr<WriteLane>> all;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [peer, lanes] : lanes_) {
-    for (const auto& lane : lanes->writes) all.push_back(lane);
-  }
-  return all;
+  return work_;
 }
 
 bool TcpTransport::look() {
+  return look(*work());
+}
+
+bool TcpTransport::look(const Work& work) {
   bool came = false;
-  for (const auto& channel : used()) {
+  for (const auto& channel : work.channels) {
     if (channel->in_flight() > 0) came = channel->assist() || came;
   }
   return came;
@@ -152,15 +168,16 @@ bool TcpTransport::look() {
 // Looks first: a thread that only sends for some milliseconds would not be seen to assist, and the
 // channel's own would step in.
 bool TcpTransport::help() {
-  const bool came = look();
-  for (const auto& lane : lanes()) {
+  const auto all = work();
+  const bool came = look(*all);
+  for (const auto& lane : all->lanes) {
     if (lane->help()) return true;
   }
   return came;
 }
 
 void TcpTransport::rest() {
-  for (const auto& channel : used()) {
+  for (const auto& channel : work()->channels) {
     if (channel->in_flight() > 0) channel->hand_over();
   }
 }
@@ -170,7 +187,8 @@ void TcpTransport::rest() {
 bool TcpTransport::doze(int wake, std::int64_t deadline) {
   std::vector<std::shared_ptr<rpc::Channel>> attended;
   std::vector<pollfd> polled{{wake, POLLIN, 0}};
-  for (const auto& channel : used()) {
+  const auto all = work();
+  for (const auto& channel : all->channels) {
     if (channel->in_flight() == 0 || !channel->attend()) continue;
     polled.push_back({channel->descriptor(), POLLIN, 0});
     attended.push_back(channel);
@@ -186,8 +204,9 @@ bool TcpTransport::doze(int wake, std::int64_t deadline) {
 bool TcpTransport::drain(std::int64_t deadline) {
   while (env::monotonic_now() < deadline) {
     bool quiet = true;
-    for (const auto& channel : used()) quiet = quiet && channel->in_flight() == 0;
-    for (const auto& lane : lanes()) quiet = quiet && !lane->busy();
+    const auto all = work();
+    for (const auto& channel : all->channels) quiet = quiet && channel->in_flight() == 0;
+    for (const auto& lane : all->lanes) quiet = quiet && !lane->busy();
     if (quiet) return true;
     if (!help()) env::yield_core();
   }

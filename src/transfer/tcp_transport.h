@@ -39,21 +39,28 @@ class TcpTransport final : public Transport {
     std::shared_ptr<Peer> peer;
     std::vector<std::shared_ptr<WriteLane>> writes;  // HIGH ones, then LOW ones
   };
+  // What a thread that lends itself looks through. Never changed, only replaced: a poll takes a
+  // reference and no copy.
+  struct Work {
+    std::vector<std::shared_ptr<rpc::Channel>> channels;  // with calls in flight, or lately
+    std::vector<std::shared_ptr<WriteLane>> lanes;
+  };
   void start(std::vector<const Piece*> pieces);
   void send_now(Peer& peer, std::unique_ptr<TcpCall> call, unsigned stream);
   void send_later(const std::shared_ptr<Peer>& peer, std::unique_ptr<TcpCall> call);
   std::shared_ptr<WriteLane> lane_for(const std::shared_ptr<Peer>& peer,
                                       TrafficClass traffic_class);
   void use(std::shared_ptr<rpc::Channel> channel);
-  std::vector<std::shared_ptr<rpc::Channel>> used() const;
-  std::vector<std::shared_ptr<WriteLane>> lanes() const;
+  std::shared_ptr<const Work> work() const;
+  void replace_lanes();
+  static bool look(const Work& work);
 
   const env::Nanos timeout_;
   PieceSink& sink_;
   std::atomic<unsigned> next_{0};
   mutable std::mutex mutex_;  // the rest
   std::map<const Peer*, std::unique_ptr<Lanes>> lanes_;
-  std::vector<std::shared_ptr<rpc::Channel>> used_;  // with calls in flight, or lately
+  std::shared_ptr<const Work> work_ = std::make_shared<Work>();
 };
 
 }  // namespace larder::transfer

@@ -33,6 +33,7 @@ void WriteLane::add(std::unique_ptr<TcpCall> call) {
   const bool hurry = !call->attended() || dozing_;
   if (!call->attended()) ++unattended_;
   queue_.push_back(std::move(call));
+  waiting_.store(true, std::memory_order_relaxed);
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   if (!sending_ && hurry) changed_.notify_one();
 }
@@ -42,12 +43,14 @@ std::unique_ptr<TcpCall> WriteLane::take() {
   if (queue_.empty() || sending_) return nullptr;
   auto call = std::move(queue_.front());
   queue_.pop_front();
+  waiting_.store(!queue_.empty(), std::memory_order_relaxed);
   if (!call->attended()) --unattended_;
   sending_ = true;
   return call;
 }
 
 bool WriteLane::help() {
+  if (!waiting_.load(std::memory_order_relaxed)) return false;
   std::unique_ptr<TcpCall> call;
   {
     const std::lock_guard lock(mutex_);
@@ -101,6 +104,7 @@ void WriteLane::cancel(PieceToken token) {
     if (at == queue_.end()) return;
     found = std::move(*at);
     queue_.erase(at);
+    waiting_.store(!queue_.empty(), std::memory_order_relaxed);
     if (!found->attended()) --unattended_;
   }
   TcpCall::fail_all(std::move(found), Error(Code::kCancelled, "cancelled before it was sent"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -40,6 +41,7 @@ class WriteLane {
   mutable std::mutex mutex_;  // the rest
   std::condition_variable changed_;
   std::deque<std::unique_ptr<TcpCall>> queue_;
+  std::atomic<bool> waiting_{false};  // the queue is not empty: what a poll looks at first
   bool sending_ = false;
   bool stopping_ = false;
   bool dozing_ = false;  // its thread sleeps until it is told

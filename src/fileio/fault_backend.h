@@ -92,7 +92,8 @@ class FaultBackend final : public IoBackend {
   bool begin(std::size_t index);
   void finish(std::size_t index, std::int64_t result);
   void collect();
-  bool advance();
+  void advance();
+  bool waits_for_polls() const;
   std::size_t give(std::span<IoDone> into);
   IoDone give_slot();
   void release(std::size_t index);

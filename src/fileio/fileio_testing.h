@@ -122,6 +122,7 @@ class ScriptBackend final : public IoBackend {
   std::vector<IoDone> ready;  // for the next polls
   bool dead = false;
   bool restless = false;  // quiesce() says false
+  std::function<void()> on_wait;
 
   // Ends pending[index] with `result`.
   void complete(std::size_t index, std::int64_t result) {
@@ -149,7 +150,10 @@ class ScriptBackend final : public IoBackend {
     ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(count));
     return count;
   }
-  Result<std::size_t> wait(std::span<IoDone> into, env::Nanos) override { return poll(into); }
+  Result<std::size_t> wait(std::span<IoDone> into, env::Nanos) override {
+    if (on_wait) on_wait();
+    return poll(into);
+  }
   void wake() noexcept override {}
   bool quiesce(env::Nanos) noexcept override { return !restless; }
   Result<void> register_buffers(std::span<const std::span<std::byte>>) override { return {}; }

@@ -13,6 +13,9 @@ namespace {
 
 constexpr unsigned kLowTurn = 8;
 constexpr std::size_t kDoneAtOnce = 64;
+// For what runs to end once drain() has given up on it; more of it is the destructor's.
+constexpr env::Nanos kDrainGrace = 100 * env::kMilli;
+constexpr env::Nanos kStopGrace = 5 * env::kSecond;
 
 constexpr std::uint64_t tag_of(PieceToken token) {
   return (std::uint64_t{token.generation} << 32) | token.index;
@@ -68,7 +71,14 @@ void FileWorker::cancel(PieceToken token) noexcept {
 bool FileWorker::drain(std::int64_t deadline) {
   const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
   std::unique_lock lock(mutex_);
-  return drained_.wait_until(lock, until, [this] { return unfinished_.load() == 0; });
+  if (drained_.wait_until(lock, until, [this] { return unfinished_.load() == 0; })) return true;
+  settling_ = true;
+  queue_->wake();
+  woken_.notify_all();
+  // Bounded: the thread may be in a callback of somebody's.
+  const auto patience = std::chrono::nanoseconds(10 * kDrainGrace);
+  drained_.wait_for(lock, patience, [this] { return !settling_; });
+  return unfinished_.load() == 0;
 }
 
 void FileWorker::run() {
@@ -77,10 +87,7 @@ void FileWorker::run() {
   while (true) {
     cancel_some();
     const bool more = start_some();
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_ && unfinished_.load() == 0) return;
-    }
+    if (settle_if_asked()) return;
     const std::size_t ended = more ? queue_->poll(done) : queue_->wait(done, fileio::kNoDeadline);
     finish(std::span(done).first(ended));
     if (!queue_->healthy()) sleep_when_dead();
@@ -89,7 +96,41 @@ void FileWorker::run() {
 
 void FileWorker::sleep_when_dead() {
   std::unique_lock lock(mutex_);
-  woken_.wait(lock, [this] { return stopping_ || unfinished_.load() > 0 || !cancelled_.empty(); });
+  woken_.wait(lock, [this] {
+    return stopping_ || settling_ || unfinished_.load() > 0 || !cancelled_.empty();
+  });
+}
+
+// True: the thread is to end. Only the queue knows whether its backend is at rest, and only this
+// thread may ask it.
+bool FileWorker::settle_if_asked() {
+  bool stop = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_ && !settling_) return false;
+    stop = stopping_;
+  }
+  cancel_waiting();
+  queue_->quiesce(env::monotonic_now() + (stop ? kStopGrace : kDrainGrace));
+  std::array<fileio::FileDone, kDoneAtOnce> done;
+  while (const std::size_t ended = queue_->poll(done)) finish(std::span(done).first(ended));
+  const std::lock_guard lock(mutex_);
+  settling_ = false;
+  drained_.notify_all();
+  return stop;
+}
+
+void FileWorker::cancel_waiting() {
+  std::deque<const Piece*> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting.swap(high_);
+    waiting.insert(waiting.end(), low_.begin(), low_.end());
+    low_.clear();
+  }
+  const Error error(Code::kCancelled, "the engine is shutting down");
+  for (const Piece* const piece : waiting) sink_.piece_done(piece->token, &error);
+  if (!waiting.empty()) count_ended(waiting.size());
 }
 
 // Hands pieces to the queue until it is full. True when it should be called again at once.

@@ -23,11 +23,15 @@ class FileWorker {
  public:
   static Result<std::unique_ptr<FileWorker>> create(std::unique_ptr<fileio::IoBackend> backend,
                                                     PieceSink& sink);
+  // Cancels what is left, and waits some seconds for what runs. What does not end by then never
+  // does, and its memory stays lent.
   ~FileWorker();
 
   // Any thread.
   void add(std::span<const Piece* const> pieces);
   void cancel(PieceToken token) noexcept;
+  // As Transport says. At the deadline what is left is cancelled, and where the backend is at rest
+  // ends at once, also what the backend never reported.
   bool drain(std::int64_t deadline);
   std::string_view backend() const noexcept { return backend_; }
 
@@ -40,6 +44,8 @@ class FileWorker {
   void cancel_some();
   void finish(std::span<const fileio::FileDone> done);
   void sleep_when_dead();
+  bool settle_if_asked();
+  void cancel_waiting();
   void count_ended(std::size_t pieces);
 
   std::unique_ptr<fileio::FileQueue> queue_;  // the worker's own thread's
@@ -53,6 +59,7 @@ class FileWorker {
   std::deque<const Piece*> low_;
   std::vector<PieceToken> cancelled_;
   unsigned turns_ = 0;
+  bool settling_ = false;  // drain() waits for settle_if_asked()
   bool stopping_ = false;
   std::thread thread_;
 };

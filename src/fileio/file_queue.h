@@ -59,7 +59,7 @@ struct FileQueueStats {
   std::size_t pieces_in_flight = 0;     // in the backend
 };
 
-// One thread at a time, but for wake().
+// One thread at a time, but for wake() and the buffers.
 class FileQueue {
  public:
   // kInvalidArgument: the options. kExhausted: no memory.
@@ -109,10 +109,9 @@ class FileQueue {
   bool healthy() const noexcept { return broken_.empty(); }  // false: the backend died
   FileQueueStats stats() const noexcept;
   const IoBackend& backend() const noexcept { return *backend_; }
-  // See IoBackend::register_buffers.
-  Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) {
-    return backend_->register_buffers(buffers);
-  }
+  // See IoBackend. Any thread.
+  bool add_buffer(std::span<std::byte> memory) noexcept { return backend_->add_buffer(memory); }
+  void remove_buffer(std::span<std::byte> memory) noexcept { backend_->remove_buffer(memory); }
 
  private:
   enum class OpState : std::uint8_t { kFree, kReady, kHandedOut, kEnded };

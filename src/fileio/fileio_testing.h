@@ -123,6 +123,9 @@ class ScriptBackend final : public IoBackend {
   bool dead = false;
   bool restless = false;  // quiesce() says false
   std::function<void()> on_wait;
+  bool pins = false;  // add_buffer() says true
+  unsigned pins_asked = 0;
+  std::vector<std::span<std::byte>> buffers;
 
   // Ends pending[index] with `result`.
   void complete(std::size_t index, std::int64_t result) {
@@ -156,8 +159,16 @@ class ScriptBackend final : public IoBackend {
   }
   void wake() noexcept override {}
   bool quiesce(env::Nanos) noexcept override { return !restless; }
-  Result<void> register_buffers(std::span<const std::span<std::byte>>) override { return {}; }
-  bool buffers_registered() const noexcept override { return false; }
+  bool add_buffer(std::span<std::byte> memory) noexcept override {
+    ++pins_asked;
+    if (pins) buffers.push_back(memory);
+    return pins;
+  }
+  void remove_buffer(std::span<std::byte> memory) noexcept override {
+    std::erase_if(buffers, [&](std::span<std::byte> one) {
+      return one.data() == memory.data() && one.size() == memory.size();
+    });
+  }
 
  private:
   std::size_t depth_;

@@ -30,7 +30,7 @@ Result<std::unique_ptr<FileTransport>> FileTransport::create(const FileTransport
   for (unsigned i = 0; i < options.workers; ++i) {
     LARDER_ASSIGN(auto backend, make_backend(with));
     with.io_uring = backend->name() == "io_uring";  // refused once is said once
-    LARDER_ASSIGN(auto worker, FileWorker::create(std::move(backend), sink));
+    LARDER_ASSIGN(auto worker, FileWorker::create(std::move(backend), sink, options.memory));
     transport->workers_.push_back(std::move(worker));
   }
   return transport;
@@ -76,6 +76,22 @@ void FileTransport::submit(std::span<const Piece* const> pieces) {
 
 void FileTransport::cancel(PieceToken token) noexcept {
   for (const auto& worker : workers_) worker->cancel(token);
+}
+
+void FileTransport::forget_memory(std::span<const std::byte> range) noexcept {
+  for (const auto& worker : workers_) worker->memory().forget(range);
+}
+
+std::uint64_t FileTransport::pinned_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const auto& worker : workers_) bytes += worker->memory().pinned_bytes();
+  return bytes;
+}
+
+std::uint64_t FileTransport::pins_refused() const noexcept {
+  std::uint64_t count = 0;
+  for (const auto& worker : workers_) count += worker->memory().refused();
+  return count;
 }
 
 bool FileTransport::drain(std::int64_t deadline) {

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +112,40 @@ TEST_F(FileTransportTest, LargeOnesAreSharedOutBetweenWorkers) {
   std::vector<std::byte> expected(kBytes);
   fill_data(expected, 4);
   EXPECT_TRUE(equal(local_, expected));
+}
+
+// The rings pin what files use; pages that went must not be written to in place of their
+// successors.
+TEST(FileMemory, IsOrdinaryAgainOnceItIsUnregistered) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  const auto directory = env::TempDirectory::create("larder-transfer").value();
+  const std::string path = directory.file("file");
+  std::vector<std::byte> content(kBytes);
+  fill_data(content, 4);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(content.data()), kBytes);
+  TransferConfig config;
+  config.transports = {"io_uring"};
+  const auto engine = TransferEngine::create(config).value();
+  const SegmentId file = engine->open_segment("file://" + path).value();
+  void* const place = ::mmap(nullptr, kBytes, kProtection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  const std::span<std::byte> memory(static_cast<std::byte*>(place), kBytes);
+  const MemoryRange range{place, kBytes};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(engine->register_memory({&range, 1}));
+    const BatchId batch = engine->allocate_batch(1).value();
+    const TransferRequest request = request_of(Opcode::kRead, memory, file, 0);
+    ASSERT_TRUE(engine->submit(batch, {&request, 1}));
+    ASSERT_TRUE(engine->wait(batch, std::chrono::nanoseconds(kSoon)));
+    EXPECT_TRUE(engine->poll(batch)->all_completed());
+    EXPECT_TRUE(equal(memory, content));
+    ASSERT_TRUE(engine->free_batch(batch));
+    ASSERT_TRUE(engine->unregister_memory({&place, 1}));
+    ASSERT_EQ(::mmap(place, kBytes, kProtection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              place);
+  }
+  ::munmap(place, kBytes);
 }
 
 // ---- a worker whose backend dies ----

@@ -27,15 +27,19 @@ constexpr PieceToken token_of(std::uint64_t tag) {
 }  // namespace
 
 Result<std::unique_ptr<FileWorker>> FileWorker::create(std::unique_ptr<fileio::IoBackend> backend,
-                                                       PieceSink& sink) {
+                                                       PieceSink& sink, const MemoryTable* memory) {
   const std::string_view name = backend->name();
   LARDER_ASSIGN(auto queue, fileio::FileQueue::create(std::move(backend), {}));
-  return std::unique_ptr<FileWorker>(new FileWorker(std::move(queue), name, sink));
+  return std::unique_ptr<FileWorker>(new FileWorker(std::move(queue), name, sink, memory));
 }
 
 FileWorker::FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend,
-                       PieceSink& sink)
-    : queue_(std::move(queue)), backend_(backend), sink_(sink), thread_([this] { run(); }) {}
+                       PieceSink& sink, const MemoryTable* memory)
+    : queue_(std::move(queue)),
+      memory_(memory, *queue_),
+      backend_(backend),
+      sink_(sink),
+      thread_([this] { run(); }) {}
 
 FileWorker::~FileWorker() {
   {
@@ -163,6 +167,7 @@ bool FileWorker::start(const Piece& piece) {
   const fileio::File& file = *piece.target->file;
   const std::span<std::byte> memory(piece.local, piece.bytes);
   const std::uint64_t tag = tag_of(piece.token);
+  memory_.use(piece.local, piece.bytes);
   const auto taken =
       queue_->submit(piece.opcode == Opcode::kRead
                          ? fileio::FileOp::read(file, piece.target_offset, memory, tag)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fileio/file_queue.h"
+#include "transfer/ring_memory.h"
 #include "transfer/transport.h"
 
 namespace larder::transfer {
@@ -21,8 +22,10 @@ namespace larder::transfer {
 // while HIGH ones wait.
 class FileWorker {
  public:
+  // `memory`: whose ranges the backend may pin while they are registered; null: none.
   static Result<std::unique_ptr<FileWorker>> create(std::unique_ptr<fileio::IoBackend> backend,
-                                                    PieceSink& sink);
+                                                    PieceSink& sink,
+                                                    const MemoryTable* memory = nullptr);
   // Cancels what is left, and waits some seconds for what runs. What does not end by then never
   // does, and its memory stays lent.
   ~FileWorker();
@@ -34,9 +37,11 @@ class FileWorker {
   // ends at once, also what the backend never reported.
   bool drain(std::int64_t deadline);
   std::string_view backend() const noexcept { return backend_; }
+  RingMemory& memory() noexcept { return memory_; }
 
  private:
-  FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend, PieceSink& sink);
+  FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend, PieceSink& sink,
+             const MemoryTable* memory);
   void run();
   bool start_some();
   bool start(const Piece& piece);
@@ -49,6 +54,7 @@ class FileWorker {
   void count_ended(std::size_t pieces);
 
   std::unique_ptr<fileio::FileQueue> queue_;  // the worker's own thread's
+  RingMemory memory_;
   std::string_view backend_;
   PieceSink& sink_;
   std::atomic<std::size_t> unfinished_{0};

@@ -41,8 +41,8 @@ class SilentBackend final : public fileio::IoBackend {
   }
   void wake() noexcept override { wakes_.release(); }
   bool quiesce(env::Nanos) noexcept override { return !restless; }
-  Result<void> register_buffers(std::span<const std::span<std::byte>>) override { return {}; }
-  bool buffers_registered() const noexcept override { return false; }
+  bool add_buffer(std::span<std::byte>) noexcept override { return false; }
+  void remove_buffer(std::span<std::byte>) noexcept override {}
 
  private:
   std::counting_semaphore<> wakes_{0};

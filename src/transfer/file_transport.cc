@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/file_transport.h"
 
+#include <algorithm>
+
 #include "fileio/file.h"
 #include "fileio/pool_backend.h"
 #include "fileio/uring_backend.h"
@@ -58,11 +60,17 @@ TransportAbilities FileTransport::abilities() const noexcept {
 
 // A piece goes to the next worker: so the pieces of one large request are shared out.
 void FileTransport::submit(std::span<const Piece* const> pieces) {
+  const auto refused = [](const Piece* piece) {
+    return piece->opcode == Opcode::kWrite && !piece->target->file->writable();
+  };
+  if (workers_.size() == 1 && std::none_of(pieces.begin(), pieces.end(), refused)) {
+    return workers_.front()->add(pieces);
+  }
   const Error read_only(Code::kPermissionDenied,
                         "the file is open for reading only; see its permissions");
   std::vector<std::vector<const Piece*>> shares(workers_.size());
   for (const Piece* const piece : pieces) {
-    if (piece->opcode == Opcode::kWrite && !piece->target->file->writable()) {
+    if (refused(piece)) {
       sink_.piece_done(piece->token, &read_only);
       continue;
     }

@@ -40,15 +40,25 @@ class FileWorker {
   RingMemory& memory() noexcept { return memory_; }
 
  private:
+  // Where the thread sleeps, or is about to. Whoever wakes it makes it kNot, so that one does.
+  // kFull: in the queue, and new pieces are no reason to wake up.
+  enum class Sleep : std::uint8_t { kNot, kIdle, kInQueue, kFull };
+
   FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend, PieceSink& sink,
              const MemoryTable* memory);
   void run();
-  bool start_some();
-  bool start(const Piece& piece);
+  void start_some();
+  std::size_t take_some(std::span<const Piece*> into);
+  void start(const Piece& piece);
   const Piece* take();
   void cancel_some();
   void finish(std::span<const fileio::FileDone> done);
-  void sleep_when_dead();
+  void sleep_idle();
+  bool spin() const;
+  std::size_t sleep_in_queue(std::span<fileio::FileDone> done);
+  bool full() const;
+  bool has_news() const;
+  void wake(Sleep where) noexcept;
   bool settle_if_asked();
   void cancel_waiting();
   void count_ended(std::size_t pieces);
@@ -60,7 +70,8 @@ class FileWorker {
   std::atomic<std::size_t> unfinished_{0};
   std::mutex mutex_;  // the rest
   std::condition_variable drained_;
-  std::condition_variable woken_;  // a queue whose backend died does not sleep
+  std::condition_variable woken_;  // it sleeps here while nothing runs: cheaper than in the queue
+  Sleep sleep_ = Sleep::kNot;
   std::deque<const Piece*> high_;
   std::deque<const Piece*> low_;
   std::vector<PieceToken> cancelled_;

@@ -23,6 +23,8 @@ class SilentBackend final : public fileio::IoBackend {
  public:
   std::counting_semaphore<> taken{0};  // one for each operation
   std::atomic<bool> restless{false};   // quiesce() says false
+  std::atomic<int> woken{0};
+  std::counting_semaphore<> waiting{0};  // one for each wait()
 
   std::string_view name() const noexcept override { return "silent"; }
   std::size_t depth() const noexcept override { return 4; }
@@ -36,10 +38,14 @@ class SilentBackend final : public fileio::IoBackend {
   Result<void> start() override { return {}; }
   Result<std::size_t> poll(std::span<fileio::IoDone>) override { return 0U; }
   Result<std::size_t> wait(std::span<fileio::IoDone>, env::Nanos) override {
+    waiting.release();
     wakes_.acquire();
     return 0U;
   }
-  void wake() noexcept override { wakes_.release(); }
+  void wake() noexcept override {
+    ++woken;
+    wakes_.release();
+  }
   bool quiesce(env::Nanos) noexcept override { return !restless; }
   bool add_buffer(std::span<std::byte>) noexcept override { return false; }
   void remove_buffer(std::span<std::byte>) noexcept override {}
@@ -105,6 +111,26 @@ TEST_F(FileWorkerTest, WhatIsNeverReportedEndsOnceTheBackendIsAtRest) {
   EXPECT_EQ(std::count(codes.begin(), codes.end(), Code::kCancelled), 2);
   worker_.reset();
   EXPECT_EQ(sink_.codes().size(), 6U);
+}
+
+TEST_F(FileWorkerTest, NewPiecesWakeItOnlyWhereItCanTakeThem) {
+  add(0);
+  backend_->waiting.acquire();
+  // It sleeps in its queue, which takes twice the backend's depth.
+  for (std::uint32_t i = 1; i < 8; ++i) {
+    add(i);
+    backend_->waiting.acquire();
+  }
+  EXPECT_EQ(backend_->woken, 7);
+  for (std::uint32_t i = 8; i < 20; ++i) add(i);
+  EXPECT_EQ(backend_->woken, 7);
+  EXPECT_TRUE(worker_->drain(env::monotonic_now()));
+  EXPECT_EQ(backend_->woken, 8);
+  EXPECT_EQ(sink_.codes().size(), 20U);
+  // Idle it does not sleep there.
+  add(20);
+  backend_->waiting.acquire();
+  EXPECT_EQ(backend_->woken, 8);
 }
 
 TEST_F(FileWorkerTest, ItsDestructorDoesNotWaitForWhatIsNeverReported) {

@@ -41,7 +41,7 @@ CopyTransport::~CopyTransport() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -77,9 +77,9 @@ void CopyTransport::submit(std::span<const Piece* const> pieces) {
   }
   if (!wake) return;
   if (pieces.size() > 1) {
-    changed_.notify_all();
+    work_.notify_all();
   } else {
-    changed_.notify_one();
+    work_.notify_one();
   }
 }
 
@@ -97,9 +97,13 @@ void CopyTransport::run(const Piece& piece) {
   const PieceToken token = piece.token;
   const auto done = copy(piece.opcode, piece.local, piece.near, piece.mapping, piece.bytes);
   sink_.piece_done(token, done ? nullptr : &done.error());
+  ended();
+}
+
+void CopyTransport::ended() {
   const std::lock_guard lock(mutex_);
   --running_;
-  if (stopping_ || (running_ == 0 && high_.empty() && low_.empty())) changed_.notify_all();
+  if (running_ == 0 && high_.empty() && low_.empty()) drained_.notify_all();
 }
 
 bool CopyTransport::help() {
@@ -111,6 +115,11 @@ bool CopyTransport::help() {
   if (piece == nullptr) return false;
   run(*piece);
   return true;
+}
+
+void CopyTransport::rest() {
+  const std::lock_guard lock(mutex_);
+  if (workers_.empty()) workers_.emplace_back([this] { run_worker(); });
 }
 
 void CopyTransport::run_worker() {
@@ -126,7 +135,7 @@ void CopyTransport::run_worker() {
     }
     if (stopping_) return;
     ++sleeping_;
-    changed_.wait(lock);
+    work_.wait(lock);
     --sleeping_;
   }
 }
@@ -142,18 +151,20 @@ void CopyTransport::cancel(PieceToken token) noexcept {
       if (at == queue->end()) continue;
       found = *at;
       queue->erase(at);
+      ++running_;
       break;
     }
   }
   if (found == nullptr) return;  // it is being copied, and soon done
   const Error error(Code::kCancelled, "cancelled before it was copied");
   sink_.piece_done(token, &error);
+  ended();
 }
 
 bool CopyTransport::drain(std::int64_t deadline) {
   const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, until,
+  return drained_.wait_until(lock, until,
                              [this] { return running_ == 0 && high_.empty() && low_.empty(); });
 }
 

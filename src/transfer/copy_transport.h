@@ -4,12 +4,12 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "transfer/transport.h"
+#include "transfer/two_class_queue.h"
 
 namespace larder::transfer {
 
@@ -46,9 +46,7 @@ class CopyTransport final : public Transport {
   std::mutex mutex_;              // the rest
   std::condition_variable work_;  // workers sleep here and nobody else: a new piece wakes one
   std::condition_variable drained_;
-  std::deque<const Piece*> high_;
-  std::deque<const Piece*> low_;
-  unsigned turns_ = 0;
+  TwoClassQueue waiting_;
   unsigned running_ = 0;
   unsigned sleeping_ = 0;
   bool stopping_ = false;

@@ -12,7 +12,6 @@
 namespace larder::transfer {
 namespace {
 
-constexpr unsigned kLowTurn = 8;
 constexpr std::size_t kDoneAtOnce = 64;
 constexpr std::size_t kStartAtOnce = 64;
 constexpr env::Nanos kSpin = 50 * env::kMicro;
@@ -68,9 +67,7 @@ void FileWorker::add(std::span<const Piece* const> pieces) {
   unfinished_.fetch_add(pieces.size(), std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
-    for (const Piece* const piece : pieces) {
-      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
-    }
+    for (const Piece* const piece : pieces) waiting_.push(piece);
     if (sleep_ != Sleep::kFull) where = std::exchange(sleep_, Sleep::kNot);
   }
   wake(where);
@@ -120,8 +117,7 @@ bool FileWorker::full() const {
 
 // Under the lock.
 bool FileWorker::has_news() const {
-  const bool pieces = !high_.empty() || !low_.empty();
-  return stopping_ || settling_ || !cancelled_.empty() || (pieces && !full());
+  return stopping_ || settling_ || !cancelled_.empty() || (!waiting_.empty() && !full());
 }
 
 // Who waits for a batch submits the next one soon after. True: there is something.
@@ -176,16 +172,16 @@ bool FileWorker::settle_if_asked() {
 }
 
 void FileWorker::cancel_waiting() {
-  std::deque<const Piece*> waiting;
+  TwoClassQueue waiting;
   {
     const std::lock_guard lock(mutex_);
-    waiting.swap(high_);
-    waiting.insert(waiting.end(), low_.begin(), low_.end());
-    low_.clear();
+    waiting = std::exchange(waiting_, {});
   }
   const Error error(Code::kCancelled, "the engine is shutting down");
-  for (const Piece* const piece : waiting) sink_.piece_done(piece->token, &error);
-  if (!waiting.empty()) count_ended(waiting.size());
+  while (const Piece* const piece = waiting.take()) {
+    sink_.piece_done(piece->token, &error);
+    count_ended(1);
+  }
 }
 
 // Hands pieces to the queue until it is full; they begin with the next wait, in one system call.
@@ -201,20 +197,11 @@ std::size_t FileWorker::take_some(std::span<const Piece*> into) {
   std::size_t count = 0;
   const std::lock_guard lock(mutex_);
   while (count < std::min(room, into.size())) {
-    const Piece* const piece = take();
+    const Piece* const piece = waiting_.take();
     if (piece == nullptr) break;
     into[count++] = piece;
   }
   return count;
-}
-
-const Piece* FileWorker::take() {
-  const bool low_turn = ++turns_ % kLowTurn == 0;
-  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
-  if (from.empty()) return nullptr;
-  const Piece* const piece = from.front();
-  from.pop_front();
-  return piece;
 }
 
 void FileWorker::start(const Piece& piece) {
@@ -238,14 +225,7 @@ void FileWorker::cancel_some() {
     const std::lock_guard lock(mutex_);
     cancelled.swap(cancelled_);
     for (const PieceToken token : cancelled) {
-      for (auto* queue : {&high_, &low_}) {
-        const auto at = std::find_if(queue->begin(), queue->end(), [&](const Piece* piece) {
-          return tag_of(piece->token) == tag_of(token);
-        });
-        if (at == queue->end()) continue;
-        queue->erase(at);
-        waiting.push_back(token);
-      }
+      if (waiting_.remove(token) != nullptr) waiting.push_back(token);
     }
   }
   const Error error(Code::kCancelled, "cancelled before it was read or written");

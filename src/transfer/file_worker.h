@@ -4,7 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,6 +14,7 @@
 #include "fileio/file_queue.h"
 #include "transfer/ring_memory.h"
 #include "transfer/transport.h"
+#include "transfer/two_class_queue.h"
 
 namespace larder::transfer {
 
@@ -50,7 +50,6 @@ class FileWorker {
   void start_some();
   std::size_t take_some(std::span<const Piece*> into);
   void start(const Piece& piece);
-  const Piece* take();
   void cancel_some();
   void finish(std::span<const fileio::FileDone> done);
   void sleep_idle();
@@ -72,10 +71,8 @@ class FileWorker {
   std::condition_variable drained_;
   std::condition_variable woken_;  // it sleeps here while nothing runs: cheaper than in the queue
   Sleep sleep_ = Sleep::kNot;
-  std::deque<const Piece*> high_;
-  std::deque<const Piece*> low_;
+  TwoClassQueue waiting_;
   std::vector<PieceToken> cancelled_;
-  unsigned turns_ = 0;
   bool settling_ = false;  // drain() waits for settle_if_asked()
   bool stopping_ = false;
   std::thread thread_;

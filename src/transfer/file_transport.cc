@@ -11,6 +11,12 @@
 namespace larder::transfer {
 namespace {
 
+// One request of the disk. Of memory in scattered pages virtio-blk takes 254 in one (others that
+// count take 127 or so, or none): the kernel makes two of a piece of 1 MiB, the second of 8 KiB.
+// Reads of 4 MiB in pieces of 1 MiB came to 0.93 of those left whole, writes to 0.86; in pieces of
+// this size to 0.99 and 0.97; of 512 KiB to 0.96 and 0.81 (bare io_uring, 25 turns each).
+constexpr std::uint64_t kPieceBytes = 254 * 4096;
+
 Result<std::unique_ptr<fileio::IoBackend>> make_backend(const FileTransportOptions& options) {
   if (options.io_uring) {
     auto ring = fileio::UringBackend::create({.depth = options.depth});
@@ -55,6 +61,7 @@ TransportAbilities FileTransport::abilities() const noexcept {
   can.moves = {Ability::kCpuToFile};
   can.same_machine_only = true;
   can.alignment = 4096;
+  can.bytes_max = kPieceBytes;
   return can;
 }
 

@@ -104,6 +104,25 @@ TEST_F(FileTransportTest, AReadBeyondTheEndSaysWhere) {
   EXPECT_EQ(rig_.breakers.open(), 0U);
 }
 
+TEST_F(FileTransportTest, PiecesAreWholeRequestsOfADisk) {
+  Rig rig({.jobs_max = 8, .slices = {}});
+  auto made = FileTransport::create({}, rig.dispatcher);
+  ASSERT_TRUE(made) << made.error().to_string();
+  rig.add(std::move(*made));
+  rig.open("policy: [{segment_type: file, transports: [io_uring]}]");
+  std::vector<std::byte> memory(4U << 20U);
+  rig.add_memory(memory);
+  const SegmentId segment =
+      rig.add_file(FileTransport::open(new_file("four", memory.size())).value());
+  const BatchRef batch = rig.batch(1);
+  const TransferRequest request = request_of(Opcode::kRead, memory, segment, 0);
+  ASSERT_TRUE(rig.submit(batch, std::span(&request, 1)));
+  ASSERT_TRUE(batch->wait_idle(within(kSoon)));
+  EXPECT_EQ(batch->task(0).status().outcome, Outcome::kCompleted);
+  // Four of 254 pages, and the rest.
+  EXPECT_EQ(batch->task(0).record.pieces, 5U);
+}
+
 TEST_F(FileTransportTest, LargeOnesAreSharedOutBetweenWorkers) {
   open({.workers = 3, .depth = 2});
   const SegmentId segment = rig_.add_file(FileTransport::open(new_file("large")).value());

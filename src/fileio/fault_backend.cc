@@ -147,25 +147,28 @@ void FaultBackend::collect() {
   }
 }
 
-// One poll has passed. True when something waits for further polls.
-bool FaultBackend::advance() {
-  bool waits = false;
+// One poll has passed.
+void FaultBackend::advance() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     const bool counts = (slot.state == State::kBefore && !slot.lost) || slot.state == State::kAfter;
     if (!counts) continue;
     if (slot.polls > 0) --slot.polls;
-    if (slot.polls > 0) {
-      waits = true;
-    } else if (slot.state == State::kBefore) {
-      waits = !begin(i) || waits;
+    if (slot.polls > 0) continue;
+    if (slot.state == State::kBefore) {
+      begin(i);
     } else {
       slot.state = State::kReady;
       ready_.push_back(i);
     }
   }
   for (Echo& echo : echoes_) echo.polls -= echo.polls > 0 ? 1 : 0;
-  return waits;
+}
+
+bool FaultBackend::waits_for_polls() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return (slot.state == State::kBefore && !slot.lost) || slot.state == State::kAfter;
+  });
 }
 
 IoDone FaultBackend::give_slot() {
@@ -206,10 +209,11 @@ Result<std::size_t> FaultBackend::poll(std::span<IoDone> into) {
 Result<std::size_t> FaultBackend::wait(std::span<IoDone> into, env::Nanos deadline) {
   for (;;) {
     if (dead_) return dead();
-    const bool waits = advance();  // its sleep counts polls, not time
+    advance();  // its sleep counts polls, not time
     collect();
     if (const std::size_t count = give(into); count > 0) return count;
-    if (waits) continue;
+    // Asked after collect(), which holds back some of what it brings.
+    if (waits_for_polls()) continue;
     LARDER_ASSIGN(const std::size_t got, inner_->wait(inner_done_, deadline));
     for (std::size_t i = 0; i < got; ++i) {
       finish(static_cast<std::size_t>(inner_done_[i].tag), inner_done_[i].result);

@@ -59,10 +59,12 @@ class FaultBackend final : public IoBackend {
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override { inner_->wake(); }
   bool quiesce(env::Nanos deadline) noexcept override;
-  Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) override {
-    return inner_->register_buffers(buffers);
+  bool add_buffer(std::span<std::byte> memory) noexcept override {
+    return inner_->add_buffer(memory);
   }
-  bool buffers_registered() const noexcept override { return inner_->buffers_registered(); }
+  void remove_buffer(std::span<std::byte> memory) noexcept override {
+    inner_->remove_buffer(memory);
+  }
 
   // The faults so far; on the thread that uses the backend.
   const FaultCounts& counts() const noexcept { return counts_; }
@@ -92,7 +94,8 @@ class FaultBackend final : public IoBackend {
   bool begin(std::size_t index);
   void finish(std::size_t index, std::int64_t result);
   void collect();
-  bool advance();
+  void advance();
+  bool waits_for_polls() const;
   std::size_t give(std::span<IoDone> into);
   IoDone give_slot();
   void release(std::size_t index);

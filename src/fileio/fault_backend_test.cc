@@ -70,6 +70,14 @@ TEST_F(FaultBackendTest, LateTransfersTouchMemoryLate) {
   EXPECT_TRUE(arrived());
 }
 
+TEST_F(FaultBackendTest, AWaitOutlastsACompletionThatIsHeldBack) {
+  auto backend = make({.late_completion = 1});
+  ASSERT_TRUE(read(*backend, 1));
+  const env::Nanos began = env::monotonic_now();
+  ASSERT_EQ(backend->wait({&done_, 1}, within(kSoon)).value_or(0), 1U);
+  EXPECT_LT(env::monotonic_now() - began, kSoon);
+}
+
 TEST_F(FaultBackendTest, LostOnesTouchMemoryUntilItIsQuiet) {
   auto backend = make({.lost = 1});
   ASSERT_TRUE(read(*backend, 1));

@@ -22,6 +22,7 @@ constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kSmallBounce = 16U << 10U;  // an edge block, or a whole small read
 constexpr std::size_t kLargeBounce = 256U << 10U;
 constexpr std::size_t kSmallBouncesMax = 64;
+constexpr env::Nanos kBuryStep = 100 * env::kMilli;
 static_assert(kLargeBounce >= kDirectAlignmentMax && kPieceMin >= kDirectAlignmentMax);
 
 tl::unexpected<Error> refuse(std::string why) {
@@ -157,16 +158,19 @@ std::size_t FileQueue::wait(std::span<FileDone> into, env::Nanos deadline) {
     if (healthy() && (!ended_.empty() || into.empty())) start();
     if (!ended_.empty() || into.empty()) return deliver(into);
     if (!healthy()) {
-      bury(deadline);
+      bury(std::min(deadline, env::monotonic_now() + kBuryStep));
       return deliver(into);
     }
+    if (woken_.exchange(false, std::memory_order_acq_rel)) return poll(into);
     const auto got = backend_->wait(done_, deadline);
     if (!got) {
       break_down(got.error());
       continue;
     }
     for (std::size_t i = 0; i < *got && healthy(); ++i) on_done(done_[i]);
-    if (*got == 0) return poll(into);
+    if (*got > 0) continue;
+    woken_.store(false, std::memory_order_release);
+    return poll(into);
   }
 }
 

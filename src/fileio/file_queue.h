@@ -14,6 +14,7 @@
 // blocks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -58,7 +59,7 @@ struct FileQueueStats {
   std::size_t pieces_in_flight = 0;     // in the backend
 };
 
-// One thread at a time, but for wake().
+// One thread at a time, but for wake() and the buffers.
 class FileQueue {
  public:
   // kInvalidArgument: the options. kExhausted: no memory.
@@ -85,10 +86,14 @@ class FileQueue {
   // Makes progress and fills `into` with operations that have ended, each exactly once. How many.
   std::size_t poll(std::span<FileDone> into);
   // As poll(), but sleeps until there is one, wake() was called, or `deadline` (monotonic; may be
-  // kNoDeadline). Does not sleep when the backend is dead and nothing is left to end.
+  // kNoDeadline). Does not sleep when the backend is dead and nothing is left to end; when it is
+  // dead and not at rest yet, comes back after a moment, since no wake() reaches it any more.
   std::size_t wait(std::span<FileDone> into, env::Nanos deadline);
   // From any thread: the wait() that runs, else the next, returns.
-  void wake() noexcept { backend_->wake(); }
+  void wake() noexcept {
+    woken_.store(true, std::memory_order_release);
+    backend_->wake();
+  }
 
   // Stops the operations with this tag: nothing more of them goes to the backend, and they end when
   // what is there has ended; kCancelled, unless all had been done. How many. Walks all operations.
@@ -104,10 +109,9 @@ class FileQueue {
   bool healthy() const noexcept { return broken_.empty(); }  // false: the backend died
   FileQueueStats stats() const noexcept;
   const IoBackend& backend() const noexcept { return *backend_; }
-  // See IoBackend::register_buffers.
-  Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) {
-    return backend_->register_buffers(buffers);
-  }
+  // See IoBackend. Any thread.
+  bool add_buffer(std::span<std::byte> memory) noexcept { return backend_->add_buffer(memory); }
+  void remove_buffer(std::span<std::byte> memory) noexcept { backend_->remove_buffer(memory); }
 
  private:
   enum class OpState : std::uint8_t { kFree, kReady, kHandedOut, kEnded };
@@ -197,6 +201,9 @@ class FileQueue {
   std::vector<IoDone> done_;
   std::size_t blocks_held_ = 0;
   std::size_t in_backend_ = 0;
+  // The backend's own word for it is gone once its wait() has returned, perhaps with completions
+  // that end nothing.
+  std::atomic<bool> woken_{false};
   std::string broken_;  // why the backend is dead
   bool buried_ = false;
   FileQueueStats stats_;

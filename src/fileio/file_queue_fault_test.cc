@@ -3,7 +3,7 @@
 // once, what is reported as done is right, and memory that was given back is never touched again.
 //
 // A failure names its seed; runs are the same every time. To run that one alone:
-//   GTEST_RANDOM_SEED=SEED fileio_test --gtest_filter='*FileQueueFaults*'
+//   LARDER_SEED=SEED fileio_test --gtest_filter='*FileQueueFaults*'
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include <cstring>
 #include <optional>
 
+#include "env/test_seeds.h"
 #include "fileio/fileio_testing.h"
 
 namespace larder::fileio {
@@ -217,16 +218,15 @@ class Storm {
 
 TEST(FileQueueFaults, NeverHarmMemoryOrLie) {
   auto directory = make_directory();
-  const int one = GTEST_FLAG_GET(random_seed);
-  const std::uint64_t first = one != 0 ? static_cast<std::uint64_t>(one) : 1;
+  const env::TestSeeds seeds = env::test_seeds(kSeeds);
   Totals totals;
-  for (std::uint64_t seed = first; seed < first + (one != 0 ? 1 : kSeeds); ++seed) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed);
+  for (std::uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
+    SCOPED_TRACE(env::seed_trace(seed, "fileio_test", "'*FileQueueFaults*'"));
     Storm storm(directory.file("file"), seed, totals);
     storm.run();
     if (testing::Test::HasFailure()) return;
   }
-  if (one != 0) return;
+  if (seeds.alone || seeds.count < kSeeds) return;
   // The test is only worth something if all of it happened.
   EXPECT_GT(totals.ok, 10000U);
   EXPECT_GT(totals.failed, 1000U);

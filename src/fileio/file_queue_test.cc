@@ -100,6 +100,25 @@ TEST_F(FileQueueTest, SaysWhenItIsFull) {
   EXPECT_TRUE(queue_->submit(read(0, 1, 3)));
 }
 
+TEST_F(FileQueueTest, AWakeThatComesWithAStrayCompletionIsNotLost) {
+  make(2);
+  ASSERT_TRUE(queue_->submit(read(0, 1, 1)));
+  int waits = 0;
+  script_->on_wait = [&] {
+    // The backend's own wake() is over with its wait(); another would sleep.
+    if (++waits > 1) return;
+    queue_->wake();
+    script_->ready.push_back({~0ULL >> 1U, 1});
+  };
+  FileDone done;
+  EXPECT_EQ(queue_->wait({&done, 1}, kNoDeadline), 0U);
+  EXPECT_EQ(waits, 1);
+  EXPECT_EQ(queue_->stats().stray_completions, 1U);
+  // It is used up.
+  EXPECT_EQ(queue_->wait({&done, 1}, kNoDeadline), 0U);
+  EXPECT_EQ(waits, 2);
+}
+
 TEST_F(FileQueueTest, NeverHasMoreInTheBackendThanItsDepth) {
   make(3);
   ASSERT_TRUE(queue_->submit(read(0, 10 * kPiece, 1)));

@@ -122,6 +122,10 @@ class ScriptBackend final : public IoBackend {
   std::vector<IoDone> ready;  // for the next polls
   bool dead = false;
   bool restless = false;  // quiesce() says false
+  std::function<void()> on_wait;
+  bool pins = false;  // add_buffer() says true
+  unsigned pins_asked = 0;
+  std::vector<std::span<std::byte>> buffers;
 
   // Ends pending[index] with `result`.
   void complete(std::size_t index, std::int64_t result) {
@@ -149,11 +153,22 @@ class ScriptBackend final : public IoBackend {
     ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(count));
     return count;
   }
-  Result<std::size_t> wait(std::span<IoDone> into, env::Nanos) override { return poll(into); }
+  Result<std::size_t> wait(std::span<IoDone> into, env::Nanos) override {
+    if (on_wait) on_wait();
+    return poll(into);
+  }
   void wake() noexcept override {}
   bool quiesce(env::Nanos) noexcept override { return !restless; }
-  Result<void> register_buffers(std::span<const std::span<std::byte>>) override { return {}; }
-  bool buffers_registered() const noexcept override { return false; }
+  bool add_buffer(std::span<std::byte> memory) noexcept override {
+    ++pins_asked;
+    if (pins) buffers.push_back(memory);
+    return pins;
+  }
+  void remove_buffer(std::span<std::byte> memory) noexcept override {
+    std::erase_if(buffers, [&](std::span<std::byte> one) {
+      return one.data() == memory.data() && one.size() == memory.size();
+    });
+  }
 
  private:
   std::size_t depth_;

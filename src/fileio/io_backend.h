@@ -41,7 +41,8 @@ struct IoDone {
 };
 
 // One thread uses an instance at a time (not always the same one, and not only its creator); wake()
-// comes from any thread. Errors of single operations are results; an error from a call means:
+// and the calls for buffers come from any thread. Errors of single operations are results; an error
+// from a call means:
 //   kInvalidArgument  the call is wrong, nothing of it was taken
 //   kUnavailable      the backend is dead for good. Operations may still run: only quiesce() tells.
 class IoBackend {
@@ -73,12 +74,13 @@ class IoBackend {
   // To be called before the destructor, which may block for as long as an operation runs.
   virtual bool quiesce(env::Nanos deadline) noexcept = 0;
 
-  // Optional: memory that many operations will use is pinned once instead of each time. Replaces
-  // what was registered before; an empty list ends it. Only while nothing is in flight, else
-  // kInvalidArgument. Where the kernel refuses (a memory-lock limit, say) everything works as
-  // without; buffers_registered() tells. The memory must outlive the registration.
-  virtual Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) = 0;
-  virtual bool buffers_registered() const noexcept = 0;
+  // Optional: memory that many operations will use is pinned once instead of each time, from any
+  // thread, up to 1 GiB a call and not overlapping. False: the kernel refuses (a memory-lock limit,
+  // say) or there is no room; everything works as without.
+  virtual bool add_buffer(std::span<std::byte> memory) noexcept = 0;
+  // Exactly what was added. No operation in flight may use it; from here on its pages may go and
+  // its addresses be given to others. Any thread.
+  virtual void remove_buffer(std::span<std::byte> memory) noexcept = 0;
 };
 
 }  // namespace larder::fileio

@@ -156,11 +156,4 @@ bool PoolBackend::quiesce(env::Nanos deadline) noexcept {
   return true;
 }
 
-Result<void> PoolBackend::register_buffers(std::span<const std::span<std::byte>> buffers) {
-  if (in_flight_ != 0) {
-    return fail(Code::kInvalidArgument, "buffers are registered only while nothing is in flight");
-  }
-  return {};
-}
-
 }  // namespace larder::fileio

@@ -17,7 +17,7 @@ struct PoolOptions {
   std::size_t threads = 8;  // 0..kThreadsMax; 0: poll() and wait() do the work themselves, in order
 };
 
-// Registration of buffers has no effect.
+// It pins no buffers: pread and pwrite have no use for that.
 class PoolBackend final : public IoBackend {
  public:
   static constexpr std::size_t kDepthMax = 65536;
@@ -37,8 +37,8 @@ class PoolBackend final : public IoBackend {
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override;
   bool quiesce(env::Nanos deadline) noexcept override;
-  Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) override;
-  bool buffers_registered() const noexcept override { return false; }
+  bool add_buffer(std::span<std::byte>) noexcept override { return false; }
+  void remove_buffer(std::span<std::byte>) noexcept override {}
 
  private:
   // First in, first out, in memory that is there from the start.

@@ -4,7 +4,6 @@
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,13 +15,12 @@
 
 #include "env/fd.h"
 #include "env/socket.h"
+#include "fileio/fixed_buffers.h"
 
 namespace larder::fileio {
 namespace {
 
 constexpr std::uint64_t kWakeTag = kIoTagReserved;
-constexpr std::size_t kFixedBytesMax = std::size_t{1} << 30;  // the kernel's limit for one buffer
-constexpr std::size_t kFixedCountMax = 1024;
 constexpr env::Nanos kCloseGrace = 5 * env::kSecond;
 constexpr env::Nanos kSleepMax = 3600 * env::kSecond;  // "no deadline" must fit into a timespec
 
@@ -55,19 +53,13 @@ tl::unexpected<Error> refuse_setup(int error) {
 }  // namespace
 
 struct UringBackend::Ring {
-  struct Fixed {
-    std::byte* begin = nullptr;
-    std::size_t bytes = 0;
-  };
-
   ~Ring() {
     if (made) ::io_uring_queue_exit(&uring);
   }
 
   Result<void> set_up(std::size_t wanted);
   Result<void> prove();
-  void prepare(io_uring_sqe* sqe, const IoOp& op) const noexcept;
-  int fixed_index(const IoOp& op) const noexcept;
+  static void prepare(io_uring_sqe* sqe, const IoOp& op, int fixed_index) noexcept;
   Result<void> enter();
   Result<void> enter_until(env::Nanos deadline);
   std::size_t reap(std::span<IoDone> into) noexcept;
@@ -85,7 +77,7 @@ struct UringBackend::Ring {
   std::size_t in_flight = 0;
   env::Fd wake_fd;
   std::atomic<bool> woken{false};
-  std::vector<Fixed> fixed;        // sorted by begin; the index is the kernel's
+  FixedBuffers fixed;
   std::vector<IoDone> set_aside_;  // completions that quiesce() found; poll() gives them first
 };
 
@@ -106,6 +98,7 @@ Result<void> UringBackend::Ring::set_up(std::size_t wanted) {
     return fail(Code::kUnsupported,
                 "the io_uring of this kernel is too old; 5.13 or newer is needed");
   }
+  fixed.set_up(uring);
   return prove();
 }
 
@@ -122,27 +115,15 @@ Result<void> UringBackend::Ring::prove() {
   return {};
 }
 
-int UringBackend::Ring::fixed_index(const IoOp& op) const noexcept {
-  const auto after =
-      std::upper_bound(fixed.begin(), fixed.end(), op.memory,
-                       [](const std::byte* p, const Fixed& f) { return p < f.begin; });
-  if (after == fixed.begin()) return -1;
-  const Fixed& found = *std::prev(after);
-  const auto skip = static_cast<std::size_t>(op.memory - found.begin);
-  const bool inside = skip < found.bytes && op.bytes <= found.bytes - skip;
-  return inside ? static_cast<int>(std::prev(after) - fixed.begin()) : -1;
-}
-
-void UringBackend::Ring::prepare(io_uring_sqe* sqe, const IoOp& op) const noexcept {
+void UringBackend::Ring::prepare(io_uring_sqe* sqe, const IoOp& op, int fixed_index) noexcept {
   if (op.kind == IoKind::kSync) {
     ::io_uring_prep_fsync(sqe, op.fd, IORING_FSYNC_DATASYNC);
   } else {
-    const int index = fixed.empty() ? -1 : fixed_index(op);
     const bool read = op.kind == IoKind::kRead;
     int opcode = read ? IORING_OP_READ : IORING_OP_WRITE;
-    if (index >= 0) opcode = read ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
+    if (fixed_index >= 0) opcode = read ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
     ::io_uring_prep_rw(opcode, sqe, op.fd, op.memory, op.bytes, op.offset);
-    if (index >= 0) sqe->buf_index = static_cast<std::uint16_t>(index);
+    if (fixed_index >= 0) sqe->buf_index = static_cast<std::uint16_t>(fixed_index);
   }
   ::io_uring_sqe_set_data64(sqe, op.tag);
 }
@@ -266,10 +247,11 @@ Result<std::size_t> UringBackend::submit(std::span<const IoOp> ops) {
     if (op.tag == kIoTagReserved) return fail(Code::kInvalidArgument, "the tag is reserved");
   }
   std::size_t count = 0;
+  const FixedBuffers::Lookup fixed(ring.fixed);
   for (const IoOp& op : taken) {
     io_uring_sqe* sqe = ::io_uring_get_sqe(&ring.uring);
     if (sqe == nullptr) break;
-    ring.prepare(sqe, op);
+    Ring::prepare(sqe, op, fixed.index_of(op));
     ++count;
   }
   ring.in_flight += count;
@@ -323,35 +305,12 @@ bool UringBackend::quiesce(env::Nanos deadline) noexcept {
   }
 }
 
-Result<void> UringBackend::register_buffers(std::span<const std::span<std::byte>> buffers) {
-  Ring& ring = *ring_;
-  if (ring.in_flight != 0) {
-    return fail(Code::kInvalidArgument, "buffers are registered only while nothing is in flight");
-  }
-  if (!ring.fixed.empty()) ::io_uring_unregister_buffers(&ring.uring);
-  ring.fixed.clear();
-  for (std::span<std::byte> rest : buffers) {
-    while (!rest.empty()) {
-      const auto part = rest.first(std::min(rest.size(), kFixedBytesMax));
-      ring.fixed.push_back({part.data(), part.size()});
-      rest = rest.subspan(part.size());
-    }
-  }
-  std::sort(ring.fixed.begin(), ring.fixed.end(),
-            [](const Ring::Fixed& a, const Ring::Fixed& b) { return a.begin < b.begin; });
-  std::vector<iovec> vectors;
-  for (const Ring::Fixed& f : ring.fixed) vectors.push_back({f.begin, f.bytes});
-  const bool fits = vectors.size() <= kFixedCountMax;
-  if (!fits || (!vectors.empty() &&
-                ::io_uring_register_buffers(&ring.uring, vectors.data(),
-                                            static_cast<unsigned>(vectors.size())) != 0)) {
-    ring.fixed.clear();
-  }
-  return {};
+bool UringBackend::add_buffer(std::span<std::byte> memory) noexcept {
+  return ring_->fixed.add(memory);
 }
 
-bool UringBackend::buffers_registered() const noexcept {
-  return !ring_->fixed.empty();
+void UringBackend::remove_buffer(std::span<std::byte> memory) noexcept {
+  ring_->fixed.remove(memory);
 }
 
 }  // namespace larder::fileio

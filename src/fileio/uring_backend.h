@@ -31,8 +31,8 @@ class UringBackend final : public IoBackend {
   Result<std::size_t> wait(std::span<IoDone> into, env::Nanos deadline) override;
   void wake() noexcept override;
   bool quiesce(env::Nanos deadline) noexcept override;
-  Result<void> register_buffers(std::span<const std::span<std::byte>> buffers) override;
-  bool buffers_registered() const noexcept override;
+  bool add_buffer(std::span<std::byte> memory) noexcept override;
+  void remove_buffer(std::span<std::byte> memory) noexcept override;
 
  private:
   struct Ring;  // keeps liburing out of this header

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/copy_transport.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "env/thread.h"
@@ -14,7 +13,6 @@ namespace {
 // A piece's limit: large enough to hide a hand-over (about 1 us) behind 100 us of copying, small
 // enough that two cores share a value of 16 MiB evenly.
 constexpr std::uint64_t kCopyBytes = 1 << 20;
-constexpr unsigned kLowTurn = 8;
 
 void move_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const auto a = reinterpret_cast<std::uintptr_t>(to);
@@ -41,7 +39,7 @@ CopyTransport::~CopyTransport() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -70,26 +68,20 @@ void CopyTransport::submit(std::span<const Piece* const> pieces) {
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
-    for (const Piece* const piece : pieces) {
-      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
-    }
+    for (const Piece* const piece : pieces) waiting_.push(piece);
     wake = sleeping_ > 0;
   }
   if (!wake) return;
   if (pieces.size() > 1) {
-    changed_.notify_all();
+    work_.notify_all();
   } else {
-    changed_.notify_one();
+    work_.notify_one();
   }
 }
 
 const Piece* CopyTransport::take() {
-  const bool low_turn = ++turns_ % kLowTurn == 0;
-  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
-  if (from.empty()) return nullptr;
-  const Piece* const piece = from.front();
-  from.pop_front();
-  ++running_;
+  const Piece* const piece = waiting_.take();
+  if (piece != nullptr) ++running_;
   return piece;
 }
 
@@ -97,9 +89,13 @@ void CopyTransport::run(const Piece& piece) {
   const PieceToken token = piece.token;
   const auto done = copy(piece.opcode, piece.local, piece.near, piece.mapping, piece.bytes);
   sink_.piece_done(token, done ? nullptr : &done.error());
+  ended();
+}
+
+void CopyTransport::ended() {
   const std::lock_guard lock(mutex_);
   --running_;
-  if (stopping_ || (running_ == 0 && high_.empty() && low_.empty())) changed_.notify_all();
+  if (running_ == 0 && waiting_.empty()) drained_.notify_all();
 }
 
 bool CopyTransport::help() {
@@ -111,6 +107,11 @@ bool CopyTransport::help() {
   if (piece == nullptr) return false;
   run(*piece);
   return true;
+}
+
+void CopyTransport::rest() {
+  const std::lock_guard lock(mutex_);
+  if (workers_.empty()) workers_.emplace_back([this] { run_worker(); });
 }
 
 void CopyTransport::run_worker() {
@@ -126,7 +127,7 @@ void CopyTransport::run_worker() {
     }
     if (stopping_) return;
     ++sleeping_;
-    changed_.wait(lock);
+    work_.wait(lock);
     --sleeping_;
   }
 }
@@ -135,26 +136,19 @@ void CopyTransport::cancel(PieceToken token) noexcept {
   const Piece* found = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    for (auto* queue : {&high_, &low_}) {
-      const auto at = std::find_if(queue->begin(), queue->end(), [&](const Piece* piece) {
-        return piece->token.index == token.index && piece->token.generation == token.generation;
-      });
-      if (at == queue->end()) continue;
-      found = *at;
-      queue->erase(at);
-      break;
-    }
+    found = waiting_.remove(token);
+    if (found != nullptr) ++running_;
   }
   if (found == nullptr) return;  // it is being copied, and soon done
   const Error error(Code::kCancelled, "cancelled before it was copied");
   sink_.piece_done(token, &error);
+  ended();
 }
 
 bool CopyTransport::drain(std::int64_t deadline) {
   const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, until,
-                             [this] { return running_ == 0 && high_.empty() && low_.empty(); });
+  return drained_.wait_until(lock, until, [this] { return running_ == 0 && waiting_.empty(); });
 }
 
 }  // namespace larder::transfer

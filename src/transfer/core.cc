@@ -16,7 +16,6 @@
 #include "obs/log.h"
 #include "transfer/copy_transport.h"
 #include "transfer/explain.h"
-#include "transfer/file_transport.h"
 #include "transfer/shared_memory.h"
 #include "transfer/stager.h"
 
@@ -140,8 +139,10 @@ Result<void> TransferEngine::Core::make_transport(TransportType type) {
     return {};
   }
   if (type == TransportType::kIoUring) {
-    const FileTransportOptions options{config_.file_workers, config_.file_depth, config_.io_uring};
+    const FileTransportOptions options{config_.file_workers, config_.file_depth, config_.io_uring,
+                                       &memory_};
     LARDER_ASSIGN(auto transport, FileTransport::create(options, *dispatcher_));
+    files_ = transport.get();
     transports_.push_back(std::move(transport));
     return {};
   }
@@ -184,6 +185,14 @@ Result<void> TransferEngine::Core::export_gauges() {
                  [this] { return static_cast<double>(batches_->kept()); }));
   LARDER_TRY(add("larder_transfer_breakers", "Targets and transports that have failed lately.",
                  [this] { return static_cast<double>(breakers_.open()); }));
+  if (files_ != nullptr) {
+    LARDER_TRY(add("larder_transfer_file_pinned_bytes",
+                   "Registered memory that the rings of the file transport have pinned.",
+                   [this] { return static_cast<double>(files_->pinned_bytes()); }));
+    LARDER_TRY(add("larder_transfer_file_pins_refused_total",
+                   "Parts of memory that the kernel would not pin: see the memory-lock limit.",
+                   [this] { return static_cast<double>(files_->pins_refused()); }));
+  }
   return add("larder_transfer_stray_ends_total",
              "Ends that a transport reported of pieces that were over.",
              [this] { return static_cast<double>(dispatcher_->stray_ends()); });
@@ -274,7 +283,9 @@ Result<void> TransferEngine::Core::register_memory(std::span<const MemoryRange> 
 }
 
 Result<void> TransferEngine::Core::unregister_memory(std::span<void* const> addresses) {
-  LARDER_TRY(memory_.remove(addresses));
+  LARDER_ASSIGN(const auto removed, memory_.remove(addresses));
+  if (files_ == nullptr) return {};
+  for (const auto& range : removed) files_->forget_memory({range->base, range->bytes});
   return {};
 }
 

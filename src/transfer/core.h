@@ -18,6 +18,7 @@
 #include "transfer/batch.h"
 #include "transfer/breaker.h"
 #include "transfer/dispatcher.h"
+#include "transfer/file_transport.h"
 #include "transfer/memory_table.h"
 #include "transfer/peer.h"
 #include "transfer/peer_service.h"
@@ -100,6 +101,7 @@ class TransferEngine::Core {
   std::unique_ptr<transfer::PeerService> service_;
   std::unique_ptr<rpc::Server> server_;
   transfer::TcpTransport* tcp_ = nullptr;
+  transfer::FileTransport* files_ = nullptr;
   std::vector<std::unique_ptr<transfer::Transport>> transports_;
   std::vector<std::unique_ptr<transfer::Transport>> stagers_;
   std::atomic<unsigned> sleepers_{0};  // threads in wait() that move nothing

@@ -17,6 +17,8 @@ struct FileTransportOptions {
   unsigned workers = 1;
   unsigned depth = 64;   // operations in flight per worker
   bool io_uring = true;  // false, or refused by the kernel: pread and pwrite by threads
+  // Whose ranges the rings may pin, until forget_memory(); outlives the transport. Null: none.
+  const MemoryTable* memory = nullptr;
 };
 
 class FileTransport final : public Transport {
@@ -32,6 +34,11 @@ class FileTransport final : public Transport {
   void submit(std::span<const Piece* const> pieces) override;
   void cancel(PieceToken token) noexcept override;
   bool drain(std::int64_t deadline) override;
+  // A range that was taken out of the table: its pages may go when this returns.
+  void forget_memory(std::span<const std::byte> range) noexcept;
+  // Of all rings: bytes that are pinned, and how often the kernel would not pin more.
+  std::uint64_t pinned_bytes() const noexcept;
+  std::uint64_t pins_refused() const noexcept;
   std::string_view backend() const noexcept { return workers_.front()->backend(); }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,6 +104,25 @@ TEST_F(FileTransportTest, AReadBeyondTheEndSaysWhere) {
   EXPECT_EQ(rig_.breakers.open(), 0U);
 }
 
+TEST_F(FileTransportTest, PiecesAreWholeRequestsOfADisk) {
+  Rig rig({.jobs_max = 8, .slices = {}});
+  auto made = FileTransport::create({}, rig.dispatcher);
+  ASSERT_TRUE(made) << made.error().to_string();
+  rig.add(std::move(*made));
+  rig.open("policy: [{segment_type: file, transports: [io_uring]}]");
+  std::vector<std::byte> memory(4U << 20U);
+  rig.add_memory(memory);
+  const SegmentId segment =
+      rig.add_file(FileTransport::open(new_file("four", memory.size())).value());
+  const BatchRef batch = rig.batch(1);
+  const TransferRequest request = request_of(Opcode::kRead, memory, segment, 0);
+  ASSERT_TRUE(rig.submit(batch, std::span(&request, 1)));
+  ASSERT_TRUE(batch->wait_idle(within(kSoon)));
+  EXPECT_EQ(batch->task(0).status().outcome, Outcome::kCompleted);
+  // Four of 254 pages, and the rest.
+  EXPECT_EQ(batch->task(0).record.pieces, 5U);
+}
+
 TEST_F(FileTransportTest, LargeOnesAreSharedOutBetweenWorkers) {
   open({.workers = 3, .depth = 2});
   const SegmentId segment = rig_.add_file(FileTransport::open(new_file("large")).value());
@@ -111,6 +131,40 @@ TEST_F(FileTransportTest, LargeOnesAreSharedOutBetweenWorkers) {
   std::vector<std::byte> expected(kBytes);
   fill_data(expected, 4);
   EXPECT_TRUE(equal(local_, expected));
+}
+
+// The rings pin what files use; pages that went must not be written to in place of their
+// successors.
+TEST(FileMemory, IsOrdinaryAgainOnceItIsUnregistered) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  const auto directory = env::TempDirectory::create("larder-transfer").value();
+  const std::string path = directory.file("file");
+  std::vector<std::byte> content(kBytes);
+  fill_data(content, 4);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(content.data()), kBytes);
+  TransferConfig config;
+  config.transports = {"io_uring"};
+  const auto engine = TransferEngine::create(config).value();
+  const SegmentId file = engine->open_segment("file://" + path).value();
+  void* const place = ::mmap(nullptr, kBytes, kProtection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(place, MAP_FAILED);
+  const std::span<std::byte> memory(static_cast<std::byte*>(place), kBytes);
+  const MemoryRange range{place, kBytes};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(engine->register_memory({&range, 1}));
+    const BatchId batch = engine->allocate_batch(1).value();
+    const TransferRequest request = request_of(Opcode::kRead, memory, file, 0);
+    ASSERT_TRUE(engine->submit(batch, {&request, 1}));
+    ASSERT_TRUE(engine->wait(batch, std::chrono::nanoseconds(kSoon)));
+    EXPECT_TRUE(engine->poll(batch)->all_completed());
+    EXPECT_TRUE(equal(memory, content));
+    ASSERT_TRUE(engine->free_batch(batch));
+    ASSERT_TRUE(engine->unregister_memory({&place, 1}));
+    ASSERT_EQ(::mmap(place, kBytes, kProtection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              place);
+  }
+  ::munmap(place, kBytes);
 }
 
 // ---- a worker whose backend dies ----

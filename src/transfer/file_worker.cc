@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "env/clock.h"
 #include "env/thread.h"
@@ -11,8 +12,12 @@
 namespace larder::transfer {
 namespace {
 
-constexpr unsigned kLowTurn = 8;
 constexpr std::size_t kDoneAtOnce = 64;
+constexpr std::size_t kStartAtOnce = 64;
+constexpr env::Nanos kSpin = 50 * env::kMicro;
+// For what runs to end once drain() has given up on it; more of it is the destructor's.
+constexpr env::Nanos kDrainGrace = 100 * env::kMilli;
+constexpr env::Nanos kStopGrace = 5 * env::kSecond;
 
 constexpr std::uint64_t tag_of(PieceToken token) {
   return (std::uint64_t{token.generation} << 32) | token.index;
@@ -24,51 +29,70 @@ constexpr PieceToken token_of(std::uint64_t tag) {
 }  // namespace
 
 Result<std::unique_ptr<FileWorker>> FileWorker::create(std::unique_ptr<fileio::IoBackend> backend,
-                                                       PieceSink& sink) {
+                                                       PieceSink& sink, const MemoryTable* memory) {
   const std::string_view name = backend->name();
-  LARDER_ASSIGN(auto queue, fileio::FileQueue::create(std::move(backend), {}));
-  return std::unique_ptr<FileWorker>(new FileWorker(std::move(queue), name, sink));
+  // No more than the backend soon begins: what waits here is still in order of its class.
+  const std::size_t ops = 2 * backend->depth();
+  LARDER_ASSIGN(auto queue, fileio::FileQueue::create(std::move(backend), {.ops_max = ops}));
+  return std::unique_ptr<FileWorker>(new FileWorker(std::move(queue), name, sink, memory));
 }
 
 FileWorker::FileWorker(std::unique_ptr<fileio::FileQueue> queue, std::string_view backend,
-                       PieceSink& sink)
-    : queue_(std::move(queue)), backend_(backend), sink_(sink), thread_([this] { run(); }) {}
+                       PieceSink& sink, const MemoryTable* memory)
+    : queue_(std::move(queue)),
+      memory_(memory, *queue_),
+      backend_(backend),
+      sink_(sink),
+      thread_([this] { run(); }) {}
 
 FileWorker::~FileWorker() {
+  Sleep where = Sleep::kNot;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    where = std::exchange(sleep_, Sleep::kNot);
   }
-  queue_->wake();
-  woken_.notify_all();
+  wake(where);
   thread_.join();
 }
 
+// A system call, and only where the thread sleeps: while it works it looks before it sleeps.
+void FileWorker::wake(Sleep where) noexcept {
+  if (where == Sleep::kInQueue || where == Sleep::kFull) queue_->wake();
+  if (where == Sleep::kIdle) woken_.notify_one();
+}
+
 void FileWorker::add(std::span<const Piece* const> pieces) {
+  Sleep where = Sleep::kNot;
   unfinished_.fetch_add(pieces.size(), std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
-    for (const Piece* const piece : pieces) {
-      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
-    }
+    for (const Piece* const piece : pieces) waiting_.push(piece);
+    if (sleep_ != Sleep::kFull) where = std::exchange(sleep_, Sleep::kNot);
   }
-  queue_->wake();
-  woken_.notify_all();
+  wake(where);
 }
 
 void FileWorker::cancel(PieceToken token) noexcept {
+  Sleep where = Sleep::kNot;
   {
     const std::lock_guard lock(mutex_);
     cancelled_.push_back(token);
+    where = std::exchange(sleep_, Sleep::kNot);
   }
-  queue_->wake();
-  woken_.notify_all();
+  wake(where);
 }
 
 bool FileWorker::drain(std::int64_t deadline) {
   const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
   std::unique_lock lock(mutex_);
-  return drained_.wait_until(lock, until, [this] { return unfinished_.load() == 0; });
+  if (drained_.wait_until(lock, until, [this] { return unfinished_.load() == 0; })) return true;
+  settling_ = true;
+  wake(std::exchange(sleep_, Sleep::kNot));
+  // Bounded: the thread may be in a callback of somebody's.
+  const auto patience = std::chrono::nanoseconds(10 * kDrainGrace);
+  drained_.wait_for(lock, patience, [this] { return !settling_; });
+  return unfinished_.load() == 0;
 }
 
 void FileWorker::run() {
@@ -76,61 +100,122 @@ void FileWorker::run() {
   std::array<fileio::FileDone, kDoneAtOnce> done;
   while (true) {
     cancel_some();
-    const bool more = start_some();
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_ && unfinished_.load() == 0) return;
+    start_some();
+    if (settle_if_asked()) return;
+    if (unfinished_.load(std::memory_order_relaxed) == 0) {
+      sleep_idle();
+    } else {
+      finish(std::span(done).first(sleep_in_queue(done)));
     }
-    const std::size_t ended = more ? queue_->poll(done) : queue_->wait(done, fileio::kNoDeadline);
-    finish(std::span(done).first(ended));
-    if (!queue_->healthy()) sleep_when_dead();
   }
 }
 
-void FileWorker::sleep_when_dead() {
+// A dead queue is not full: it has an error for every piece.
+bool FileWorker::full() const {
+  return queue_->healthy() && queue_->room() == 0;
+}
+
+// Under the lock.
+bool FileWorker::has_news() const {
+  return stopping_ || settling_ || !cancelled_.empty() || (!waiting_.empty() && !full());
+}
+
+// Who waits for a batch submits the next one soon after. True: there is something.
+bool FileWorker::spin() const {
+  const env::SpinTicket ticket;
+  const env::Nanos end = env::monotonic_now() + kSpin;
+  while (unfinished_.load(std::memory_order_relaxed) == 0) {
+    if (!ticket.granted() || env::yield_core() || env::monotonic_now() >= end) return false;
+  }
+  return true;
+}
+
+void FileWorker::sleep_idle() {
+  if (spin()) return;
   std::unique_lock lock(mutex_);
-  woken_.wait(lock, [this] { return stopping_ || unfinished_.load() > 0 || !cancelled_.empty(); });
+  while (!has_news()) {
+    sleep_ = Sleep::kIdle;
+    woken_.wait(lock);
+  }
+  sleep_ = Sleep::kNot;
 }
 
-// Hands pieces to the queue until it is full. True when it should be called again at once.
-bool FileWorker::start_some() {
-  while (true) {
-    const Piece* piece = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      piece = take();
-    }
-    if (piece == nullptr) return false;
-    if (start(*piece)) continue;
+std::size_t FileWorker::sleep_in_queue(std::span<fileio::FileDone> done) {
+  {
     const std::lock_guard lock(mutex_);
-    (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_front(piece);
-    return false;
+    if (has_news()) return 0;
+    sleep_ = full() ? Sleep::kFull : Sleep::kInQueue;
+  }
+  const std::size_t ended = queue_->wait(done, fileio::kNoDeadline);
+  const std::lock_guard lock(mutex_);
+  sleep_ = Sleep::kNot;
+  return ended;
+}
+
+// True: the thread is to end. Only the queue knows whether its backend is at rest, and only this
+// thread may ask it.
+bool FileWorker::settle_if_asked() {
+  bool stop = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopping_ && !settling_) return false;
+    stop = stopping_;
+  }
+  cancel_waiting();
+  queue_->quiesce(env::monotonic_now() + (stop ? kStopGrace : kDrainGrace));
+  std::array<fileio::FileDone, kDoneAtOnce> done;
+  while (const std::size_t ended = queue_->poll(done)) finish(std::span(done).first(ended));
+  const std::lock_guard lock(mutex_);
+  settling_ = false;
+  drained_.notify_all();
+  return stop;
+}
+
+void FileWorker::cancel_waiting() {
+  TwoClassQueue waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    waiting = std::exchange(waiting_, {});
+  }
+  const Error error(Code::kCancelled, "the engine is shutting down");
+  while (const Piece* const piece = waiting.take()) {
+    sink_.piece_done(piece->token, &error);
+    count_ended(1);
   }
 }
 
-const Piece* FileWorker::take() {
-  const bool low_turn = ++turns_ % kLowTurn == 0;
-  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
-  if (from.empty()) return nullptr;
-  const Piece* const piece = from.front();
-  from.pop_front();
-  return piece;
+// Hands pieces to the queue until it is full; they begin with the next wait, in one system call.
+void FileWorker::start_some() {
+  std::array<const Piece*, kStartAtOnce> taken;
+  while (const std::size_t count = take_some(taken)) {
+    for (const Piece* const piece : std::span(taken).first(count)) start(*piece);
+  }
 }
 
-// False: the queue is full.
-bool FileWorker::start(const Piece& piece) {
+std::size_t FileWorker::take_some(std::span<const Piece*> into) {
+  const std::size_t room = queue_->healthy() ? queue_->room() : into.size();
+  std::size_t count = 0;
+  const std::lock_guard lock(mutex_);
+  while (count < std::min(room, into.size())) {
+    const Piece* const piece = waiting_.take();
+    if (piece == nullptr) break;
+    into[count++] = piece;
+  }
+  return count;
+}
+
+void FileWorker::start(const Piece& piece) {
   const fileio::File& file = *piece.target->file;
   const std::span<std::byte> memory(piece.local, piece.bytes);
   const std::uint64_t tag = tag_of(piece.token);
+  memory_.use(piece.local, piece.bytes);
   const auto taken =
       queue_->submit(piece.opcode == Opcode::kRead
                          ? fileio::FileOp::read(file, piece.target_offset, memory, tag)
                          : fileio::FileOp::write(file, piece.target_offset, memory, tag));
-  if (taken) return true;
-  if (taken.error().code() == Code::kBackpressure) return false;
+  if (taken) return;
   sink_.piece_done(piece.token, &taken.error());
   count_ended(1);
-  return true;
 }
 
 void FileWorker::cancel_some() {
@@ -140,14 +225,7 @@ void FileWorker::cancel_some() {
     const std::lock_guard lock(mutex_);
     cancelled.swap(cancelled_);
     for (const PieceToken token : cancelled) {
-      for (auto* queue : {&high_, &low_}) {
-        const auto at = std::find_if(queue->begin(), queue->end(), [&](const Piece* piece) {
-          return tag_of(piece->token) == tag_of(token);
-        });
-        if (at == queue->end()) continue;
-        queue->erase(at);
-        waiting.push_back(token);
-      }
+      if (waiting_.remove(token) != nullptr) waiting.push_back(token);
     }
   }
   const Error error(Code::kCancelled, "cancelled before it was read or written");

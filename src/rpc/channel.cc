@@ -50,6 +50,7 @@ Channel::~Channel() {
 }
 
 void Channel::close() {
+  const bool lost = broken();  // then its owner lets go of it because of that, and not of the calls
   shut_down();
   {
     const std::lock_guard lock(calls_mutex_);
@@ -62,7 +63,8 @@ void Channel::close() {
   calls_changed_.wait(lock, [this] { return !pump_taken_; });
   pump_taken_ = true;
   lock.unlock();
-  fail_all(Error(Code::kCancelled, "the client was closed"));
+  fail_all(lost ? Error(Code::kUnavailable, peer_ + ": the connection was lost")
+                : Error(Code::kCancelled, "the client was closed"));
   lock.lock();
   pump_taken_ = false;
   calls_changed_.notify_all();

@@ -117,52 +117,46 @@ Result<void> TransferEngine::Core::make_transports(const std::vector<TransportTy
     return is_device_memory(platform->type());
   });
   for (const TransportType type : wanted) {
-    LARDER_TRY(make_transport(type));
+    LARDER_ASSIGN(auto transport, make_transport(type, config_.copy_workers, *dispatcher_));
+    transports_.push_back(std::move(transport));
     if (devices) LARDER_TRY(make_stager(type));
   }
   if (!transports_.empty()) return {};
   return fail(Code::kInvalidArgument, "transfer: no transport is configured");
 }
 
-Result<void> TransferEngine::Core::make_transport(TransportType type) {
+Result<std::unique_ptr<Transport>> TransferEngine::Core::make_transport(TransportType type,
+                                                                        unsigned copy_workers,
+                                                                        PieceSink& sink) {
   if (type == TransportType::kMemcpy || type == TransportType::kShm) {
-    transports_.push_back(
-        std::make_unique<CopyTransport>(type, config_.copy_workers, *dispatcher_));
-    return {};
+    return std::make_unique<CopyTransport>(type, copy_workers, sink);
   }
   if (type == TransportType::kTcp) {
     auto tcp = std::make_unique<TcpTransport>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(config_.peer_timeout).count(),
-        *dispatcher_);
-    tcp_ = tcp.get();
-    transports_.push_back(std::move(tcp));
-    return {};
+        std::chrono::duration_cast<std::chrono::nanoseconds>(config_.peer_timeout).count(), sink);
+    tcps_.push_back(tcp.get());
+    return tcp;
   }
   if (type == TransportType::kIoUring) {
+    // A stager's buffers are in no table.
+    const bool own = &sink == dispatcher_.get();
     const FileTransportOptions options{config_.file_workers, config_.file_depth, config_.io_uring,
-                                       &memory_};
-    LARDER_ASSIGN(auto transport, FileTransport::create(options, *dispatcher_));
-    files_ = transport.get();
-    transports_.push_back(std::move(transport));
-    return {};
+                                       own ? &memory_ : nullptr};
+    LARDER_ASSIGN(auto transport, FileTransport::create(options, sink));
+    if (own) files_ = transport.get();
+    return transport;
   }
   return fail(Code::kUnsupported,
               fmt::format("transfer: this build has no transport '{}'; leave it out of transports",
                           transport_name(type)));
 }
 
-// With a transport of its own behind it, whose pieces end at the stager. To and from peers device
-// memory is not staged yet.
+// With a transport of its own behind it, whose pieces end at the stager. Nobody who waits helps
+// that one, so it has a worker.
 Result<void> TransferEngine::Core::make_stager(TransportType type) {
-  if (type != TransportType::kMemcpy && type != TransportType::kIoUring) return {};
   LARDER_ASSIGN(auto stager, Stager::create({}, *platforms_, *dispatcher_));
-  if (type == TransportType::kMemcpy) {
-    stager->set_inner(std::make_unique<CopyTransport>(type, 1, stager->inner_sink()));
-  } else {
-    const FileTransportOptions options{config_.file_workers, config_.file_depth, config_.io_uring};
-    LARDER_ASSIGN(auto files, FileTransport::create(options, stager->inner_sink()));
-    stager->set_inner(std::move(files));
-  }
+  LARDER_ASSIGN(auto inner, make_transport(type, 1, stager->inner_sink()));
+  stager->set_inner(std::move(inner));
   stagers_.push_back(std::move(stager));
   return {};
 }
@@ -374,11 +368,14 @@ Result<SegmentId> TransferEngine::Core::open_peer(std::string_view name) {
 // Those that no segment and no transfer holds. Under the lock; not on a thread of a peer.
 void TransferEngine::Core::drop_unused_peers() {
   for (auto at = peers_.begin(); at != peers_.end();) {
-    if (at->second.use_count() > (tcp_ != nullptr && tcp_->knows(*at->second) ? 2 : 1)) {
+    const auto know = std::count_if(tcps_.begin(), tcps_.end(), [&](const TcpTransport* tcp) {
+      return tcp->knows(*at->second);
+    });
+    if (at->second.use_count() > 1 + know) {
       ++at;
       continue;
     }
-    if (tcp_ != nullptr) tcp_->forget(at->second);
+    for (TcpTransport* const tcp : tcps_) tcp->forget(at->second);
     at = peers_.erase(at);
   }
 }

@@ -69,7 +69,9 @@ class TransferEngine::Core {
   Result<void> allocate_on(const Location& where, std::uint64_t bytes,
                            transfer::MemoryRangeRecord& record);
   Result<void> make_transports(const std::vector<TransportType>& wanted);
-  Result<void> make_transport(TransportType type);
+  Result<std::unique_ptr<transfer::Transport>> make_transport(TransportType type,
+                                                              unsigned copy_workers,
+                                                              transfer::PieceSink& sink);
   Result<void> make_stager(TransportType type);
   Result<void> export_gauges();
   Result<SegmentId> open_file(std::string_view name, const std::string& path);
@@ -100,7 +102,7 @@ class TransferEngine::Core {
   std::optional<env::TempDirectory> socket_directory_;
   std::unique_ptr<transfer::PeerService> service_;
   std::unique_ptr<rpc::Server> server_;
-  transfer::TcpTransport* tcp_ = nullptr;
+  std::vector<transfer::TcpTransport*> tcps_;  // the one of its own, and the stager's
   transfer::FileTransport* files_ = nullptr;
   std::vector<std::unique_ptr<transfer::Transport>> transports_;
   std::vector<std::unique_ptr<transfer::Transport>> stagers_;

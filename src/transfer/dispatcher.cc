@@ -292,7 +292,7 @@ bool Dispatcher::retry(Job& job) {
   if (!another_may_do(job.error->code())) return false;
   job.query.tried.add(job.selection.transport);
   auto selection = selector_->select(job.query);
-  if (!selection) return false;
+  if (!selection || carrier(*selection) == nullptr) return false;
   telemetry_.failed_over(job.selection.transport);
   telemetry_.in_flight(label_of(job), -static_cast<std::int64_t>(job.tasks));
   {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transfer/stager.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "env/clock.h"
@@ -16,6 +19,14 @@ constexpr unsigned kLowTurn = 8;
 // How long copies are waited for before new pieces are looked at.
 constexpr env::Nanos kCopyWait = 50 * env::kMicro;
 
+bool same(PieceToken a, PieceToken b) {
+  return a.index == b.index && a.generation == b.generation;
+}
+
+Error given_up() {
+  return {Code::kCancelled, "cancelled before it was staged"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Stager>> Stager::create(const StagerOptions& options,
@@ -25,6 +36,9 @@ Result<std::unique_ptr<Stager>> Stager::create(const StagerOptions& options,
   LARDER_ASSIGN(
       stager->memory_,
       platforms.of(MemoryType::kCpu)->allocate(options.buffer_bytes * options.buffers, -1));
+  // A disk's request has room for some hundred stretches of memory: 1 MiB in small pages is cut in
+  // two there. Where the advice is not taken it works all the same.
+  ::madvise(stager->memory_.data(), stager->memory_.bytes(), MADV_HUGEPAGE);
   stager->places_.resize(options.buffers);
   for (std::uint32_t i = 0; i < options.buffers; ++i) {
     stager->places_[i].buffer = stager->memory_.data() + i * options.buffer_bytes;
@@ -71,22 +85,36 @@ void Stager::submit(std::span<const Piece* const> pieces) {
   changed_.notify_one();
 }
 
-// What has a buffer already goes on to its end: that is some milliseconds away.
+bool Stager::take_back(PieceToken token) {
+  const std::lock_guard lock(mutex_);
+  for (auto* queue : {&high_, &low_}) {
+    const auto at = std::find_if(queue->begin(), queue->end(),
+                                 [&](const Piece* piece) { return same(piece->token, token); });
+    if (at == queue->end()) continue;
+    queue->erase(at);
+    return true;
+  }
+  return false;
+}
+
 void Stager::cancel(PieceToken token) noexcept {
-  bool found = false;
+  if (take_back(token)) {
+    const Error error = given_up();
+    sink_.piece_done(token, &error);
+    const std::lock_guard lock(mutex_);
+    if (--unfinished_ == 0) drained_.notify_all();
+    return;
+  }
+  std::optional<PieceToken> with;
   {
     const std::lock_guard lock(mutex_);
-    for (auto* queue : {&high_, &low_}) {
-      found = found || std::erase_if(*queue, [&](const Piece* piece) {
-                         return piece->token.index == token.index &&
-                                piece->token.generation == token.generation;
-                       }) > 0;
+    for (Place& place : places_) {
+      if (place.outer == nullptr || !same(place.outer->token, token)) continue;
+      place.cancelled = true;
+      if (place.with_transport) with = place.inner.token;
     }
-    if (!found) return;
-    if (--unfinished_ == 0) drained_.notify_all();
   }
-  const Error error(Code::kCancelled, "cancelled before it was staged");
-  sink_.piece_done(token, &error);
+  if (with) inner_->cancel(*with);
 }
 
 bool Stager::drain(std::int64_t deadline) {
@@ -114,7 +142,9 @@ void Stager::run() {
     }
     for (const std::uint32_t index : moved) after_inner(index);
     start_some();
+    hand_out();
     if (copies_ > 0) finish_copies();
+    hand_out();
   }
 }
 
@@ -130,6 +160,7 @@ bool Stager::start_some() {
       index = free_.back();
       free_.pop_back();
       places_[index].outer = piece;
+      places_[index].cancelled = false;
     }
     begin(index);
     any = true;
@@ -151,21 +182,51 @@ void Stager::begin(std::uint32_t index) {
   place.inner = *place.outer;
   place.inner.local = place.buffer;
   place.inner.local_type = MemoryType::kCpu;
+  place.inner.attended = false;  // nobody who waits knows the transport behind this one
   place.inner.token = {index, ++place.generation};
   if (place.outer->opcode == Opcode::kRead) {
-    to_transport(index);
+    outgoing_.push_back(index);
   } else {
     copy(index);
   }
 }
 
-void Stager::to_transport(std::uint32_t index) {
-  const Piece* const piece = &places_[index].inner;
+// In one call: small pieces may travel together.
+void Stager::hand_out() {
+  if (outgoing_.empty()) return;
+  std::vector<const Piece*> pieces;
+  std::vector<std::uint32_t> dropped;
   {
     const std::lock_guard lock(mutex_);
-    places_[index].with_transport = true;
+    for (const std::uint32_t index : outgoing_) {
+      Place& place = places_[index];
+      place.with_transport = !place.cancelled;
+      if (place.cancelled) {
+        dropped.push_back(index);
+      } else {
+        pieces.push_back(&place.inner);
+      }
+    }
   }
-  inner_->submit(std::span(&piece, 1));
+  if (!pieces.empty()) inner_->submit(pieces);
+  for (const std::uint32_t index : outgoing_) cancel_again(index);
+  for (const std::uint32_t index : dropped) drop(index);
+  outgoing_.clear();
+}
+
+// Whoever cancelled it meanwhile may have come before the transport knew it.
+void Stager::cancel_again(std::uint32_t index) {
+  const Place& place = places_[index];
+  {
+    const std::lock_guard lock(mutex_);
+    if (!place.with_transport || !place.cancelled) return;
+  }
+  inner_->cancel(place.inner.token);
+}
+
+void Stager::drop(std::uint32_t index) {
+  places_[index].error = std::make_unique<Error>(given_up());
+  finish(index);
 }
 
 void Stager::inner_done(PieceToken token, const Error* error) noexcept {
@@ -183,11 +244,14 @@ void Stager::inner_done(PieceToken token, const Error* error) noexcept {
 
 void Stager::after_inner(std::uint32_t index) {
   Place& place = places_[index];
-  if (place.error == nullptr && place.outer->opcode == Opcode::kRead) {
-    copy(index);
-  } else {
-    finish(index);
+  if (place.error != nullptr || place.outer->opcode == Opcode::kWrite) return finish(index);
+  bool cancelled = false;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled = place.cancelled;
   }
+  if (cancelled) return drop(index);
+  copy(index);
 }
 
 Result<platform::CopyEngine*> Stager::engine_for(MemoryType type) {
@@ -220,7 +284,9 @@ void Stager::copy(std::uint32_t index) {
 }
 
 std::size_t Stager::finish_copies() {
-  std::array<platform::CopyDone, 16> done;
+  // One at a time: an engine may do the copying here, and what has been copied is to go on while
+  // the next one is.
+  std::array<platform::CopyDone, 1> done;
   std::size_t ended = 0;
   for (const auto& [type, engine] : engines_) {
     if (engine == nullptr || engine->outstanding() == 0) continue;
@@ -233,7 +299,7 @@ std::size_t Stager::finish_copies() {
       if (!done[i].result) place.error = std::make_unique<Error>(done[i].result.error());
       const bool on = place.error == nullptr && place.outer->opcode == Opcode::kWrite;
       if (on) {
-        to_transport(index);
+        outgoing_.push_back(index);
       } else {
         finish(index);
       }

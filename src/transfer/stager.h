@@ -4,7 +4,10 @@
 // A piece goes through one of a few buffers: a write is copied out of the device and then handed to
 // the transport, a read comes from the transport and is then copied in. Pieces are in different
 // halves at the same time, so copy engine and transport both stay busy. The half that the transport
-// does has the piece's own class, intent and deadline.
+// does has the piece's own class, intent, deadline and incarnation.
+//
+// One that is cancelled ends when its half has: a copy is soon over, and the transport is asked to
+// give it up. It does not go on to the other half.
 #pragma once
 
 #include <condition_variable>
@@ -51,7 +54,8 @@ class Stager final : public Transport {
     const Piece* outer = nullptr;  // null: free
     Piece inner;
     std::uint32_t generation = 0;
-    bool with_transport = false;  // under the lock
+    bool with_transport = false;  // under the lock, as is the next
+    bool cancelled = false;
     std::unique_ptr<Error> error;
   };
   class Ends final : public PieceSink {
@@ -71,7 +75,10 @@ class Stager final : public Transport {
   bool start_some();
   const Piece* take();
   void begin(std::uint32_t index);
-  void to_transport(std::uint32_t index);
+  bool take_back(PieceToken token);
+  void hand_out();
+  void cancel_again(std::uint32_t index);
+  void drop(std::uint32_t index);
   void copy(std::uint32_t index);
   void after_inner(std::uint32_t index);
   std::size_t finish_copies();
@@ -86,7 +93,8 @@ class Stager final : public Transport {
   std::vector<Place> places_;  // the worker's own, but for what inner_done() says
   std::map<MemoryType, std::unique_ptr<platform::CopyEngine>> engines_;
   std::vector<platform::HostPin> pins_;
-  std::size_t copies_ = 0;  // under way
+  std::size_t copies_ = 0;               // under way
+  std::vector<std::uint32_t> outgoing_;  // places that go to the transport next
 
   std::mutex mutex_;  // the rest
   std::condition_variable changed_;

@@ -238,7 +238,12 @@ Result<void> Submitter::select(Call& call, const TransferRequest& request, Plann
     }
   }
   query.tried = parts_.breakers.open_for((*out.segment)->id, call.now);
-  LARDER_ASSIGN(out.selection, parts_.selector.select(query));
+  auto selection = parts_.selector.select(query);
+  if (!selection) {
+    const bool later = selection.error().code() == Code::kUnsupported && unmapped(out);
+    return fail(later ? not_mapped_now(out) : selection.error());
+  }
+  out.selection = *selection;
   if (parts_.dispatcher.carrier(out.selection) == nullptr) {
     return fail(
         Code::kUnsupported,
@@ -247,6 +252,20 @@ Result<void> Submitter::select(Call& call, const TransferRequest& request, Plann
                     memory_type_name(query.local_memory), transport_name(out.selection.transport)));
   }
   return {};
+}
+
+// Memory that this engine would map, and cannot, for example because its owner has just died: what
+// no transport can do now, one could do later.
+bool Submitter::unmapped(const Planned& item) const {
+  return item.buffer != nullptr && item.buffer->mapping == nullptr && item.buffer->inode != 0 &&
+         (*item.segment)->same_machine &&
+         parts_.dispatcher.transport(TransportType::kShm) != nullptr;
+}
+
+Error Submitter::not_mapped_now(const Planned& item) {
+  return {Code::kUnavailable, (*item.segment)->name +
+                                  ": its memory is not mapped at the moment, and "
+                                  "no transport is left that does without"};
 }
 
 void Submitter::accept(Call& call, Planned& planned) const {

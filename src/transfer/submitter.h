@@ -66,6 +66,8 @@ class Submitter {
   Result<void> find_target(Call& call, const TransferRequest& request, Planned& out) const;
   static Result<void> find_remote(Call& call, const TransferRequest& request, Planned& out);
   Result<void> select(Call& call, const TransferRequest& request, Planned& out) const;
+  bool unmapped(const Planned& item) const;
+  static Error not_mapped_now(const Planned& item);
   void accept(Call& call, Planned& planned) const;
   static void choose_copies(Call& call);
   void plan_all(Call& call, std::vector<SubmitResult>& results) const;

@@ -116,6 +116,7 @@ class Rig {
     return transport;
   }
   void add(std::unique_ptr<Transport> transport) { transports_.push_back(std::move(transport)); }
+  void add_stager(std::unique_ptr<Transport> stager) { stagers_.push_back(std::move(stager)); }
   void open(std::string_view policy = kFaultPolicy) {
     std::vector<InstalledTransport> installed;
     std::vector<Transport*> list;
@@ -128,18 +129,20 @@ class Rig {
     auto selector = Selector::create(std::move(*parsed), installed);
     ASSERT_TRUE(selector) << selector.error().to_string();
     selector_.emplace(std::move(*selector));
-    dispatcher.install(*selector_, std::move(list));
+    std::vector<Transport*> stagers;
+    for (const auto& stager : stagers_) stagers.push_back(stager.get());
+    dispatcher.install(*selector_, std::move(list), std::move(stagers));
     submitter_.emplace(
         SubmitterParts{memory, segments, *selector_, breakers, dispatcher, telemetry},
         quarantine_bytes_max_);
   }
 
-  void add_memory(std::span<std::byte> range) {
+  void add_memory(std::span<std::byte> range, Location location = {MemoryType::kCpu, -1}) {
     std::vector<std::unique_ptr<MemoryRangeRecord>> records;
     records.push_back(std::make_unique<MemoryRangeRecord>());
     records[0]->base = range.data();
     records[0]->bytes = range.size();
-    records[0]->location = {MemoryType::kCpu, -1};
+    records[0]->location = location;
     const auto added = memory.add(std::move(records));
     EXPECT_TRUE(added) << added.error().to_string();
   }
@@ -190,6 +193,7 @@ class Rig {
   std::optional<Selector> selector_;
   std::optional<Submitter> submitter_;
   std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<std::unique_ptr<Transport>> stagers_;
 };
 
 }  // namespace larder::transfer

@@ -5,8 +5,12 @@
 #include "env/fd.h"
 #include "env/temp_directory.h"
 #include "fileio/file.h"
+#include "platform/platform_set.h"
 #include "transfer/copy_transport.h"
 #include "transfer/file_transport.h"
+#include "transfer/peer.h"
+#include "transfer/stager.h"
+#include "transfer/tcp_transport.h"
 #include "transport_conformance_suite.h"
 
 namespace larder::transfer {
@@ -51,6 +55,91 @@ class CopyStage final : public MemoryStage {
  private:
   CopyTransport transport_;
   const unsigned workers_;
+};
+
+// Another engine's memory, by address.
+class PeerStage : public TransportStage {
+ public:
+  PeerStage() {
+    TransferConfig config;
+    config.transports = {"memcpy"};
+    config.listen = {"tcp:127.0.0.1:0"};
+    server_ = TransferEngine::create(config).value();
+    memory_ = static_cast<std::byte*>(server_->allocate_memory(kTargetBytes).value());
+    PeerOptions options;
+    options.channel.address = env::SocketAddress::parse(server_->addresses().front()).value();
+    options.map_memory = true;
+    segment_.peer = Peer::open(options).value();
+    description_ = segment_.peer->current();
+  }
+  Piece piece(Opcode opcode, std::span<std::byte> local, std::uint64_t at) override {
+    Piece piece =
+        piece_of(opcode, local, segment_, reinterpret_cast<std::uintptr_t>(memory_) + at, {});
+    const RemoteBuffer& buffer = description_->buffers.at(0);
+    piece.incarnation = description_->incarnation;
+    piece.mapping = buffer.mapping.get();
+    piece.near = buffer.mapping->data() + at;
+    return piece;
+  }
+  void set_target(std::span<const std::byte> bytes) override {
+    std::copy(bytes.begin(), bytes.end(), memory_);
+  }
+  std::vector<std::byte> target() override { return {memory_, memory_ + kTargetBytes}; }
+
+ private:
+  std::unique_ptr<TransferEngine> server_;
+  std::byte* memory_ = nullptr;
+  Segment segment_;
+  std::shared_ptr<const RemoteDescription> description_;
+};
+
+class TcpStage final : public PeerStage {
+ public:
+  explicit TcpStage(PieceSink& sink) : transport_(kSoon, sink) {}
+  Transport& transport() override { return transport_; }
+  std::pair<Piece, Code> bad_piece(std::span<std::byte> local) override {
+    Piece bad = piece(Opcode::kRead, local, 0);
+    bad.target_offset = 4096;
+    return {bad, Code::kNotFound};
+  }
+  void drive() override { static_cast<void>(transport_.help()); }
+
+ private:
+  TcpTransport transport_;
+};
+
+class ShmStage final : public PeerStage {
+ public:
+  explicit ShmStage(PieceSink& sink) : transport_(TransportType::kShm, 1, sink) {}
+  Transport& transport() override { return transport_; }
+  std::pair<Piece, Code> bad_piece(std::span<std::byte> local) override {
+    Piece bad = piece(Opcode::kRead, local, 0);
+    bad.near = nullptr;
+    return {bad, Code::kUnavailable};
+  }
+
+ private:
+  CopyTransport transport_;
+};
+
+// A stager before tcp. The "device" is host memory, which the platform copies just as well.
+class StagedStage final : public PeerStage {
+ public:
+  explicit StagedStage(PieceSink& sink)
+      : platforms_(platform::PlatformSet::create(std::vector<std::string>{}).value()),
+        stager_(Stager::create({}, platforms_, sink).value()) {
+    stager_->set_inner(std::make_unique<TcpTransport>(kSoon, stager_->inner_sink()));
+  }
+  Transport& transport() override { return *stager_; }
+  std::pair<Piece, Code> bad_piece(std::span<std::byte> local) override {
+    Piece bad = piece(Opcode::kRead, local, 0);
+    bad.target_offset = 4096;
+    return {bad, Code::kNotFound};
+  }
+
+ private:
+  platform::PlatformSet platforms_;
+  std::unique_ptr<Stager> stager_;
 };
 
 class FileStage final : public TransportStage {
@@ -121,6 +210,10 @@ INSTANTIATE_TEST_SUITE_P(
                            [](PieceSink& sink) { return std::make_unique<CopyStage>(3, sink); }},
         TransportUnderTest{"CopyByWaiters",
                            [](PieceSink& sink) { return std::make_unique<CopyStage>(0, sink); }},
+        TransportUnderTest{"Tcp", [](PieceSink& sink) { return std::make_unique<TcpStage>(sink); }},
+        TransportUnderTest{"Shm", [](PieceSink& sink) { return std::make_unique<ShmStage>(sink); }},
+        TransportUnderTest{"StagedTcp",
+                           [](PieceSink& sink) { return std::make_unique<StagedStage>(sink); }},
         TransportUnderTest{"FileRing", [](PieceSink& sink) { return FileStage::make({}, sink); }},
         TransportUnderTest{
             "FileRings",

@@ -68,6 +68,11 @@ std::string disk_limit_name(const DiskShape& shape, const DiskFile* file);
 Result<ProbePtr> make_disk_limit(const DiskFile& file, const DiskShape& shape,
                                  std::span<std::byte> memory);
 
+// Copies of `bytes` out of or into a simulated device by its copy engine, from and to host memory;
+// each thread has a device of its own.
+Result<ProbePtr> make_copier_limit(bool out, std::uint64_t bytes, std::size_t threads,
+                                   std::span<std::byte> host);
+
 // A plain open-addressing table: a power of two of slots at most half full, linear probing, XXH3-64
 // of the key, the key's bytes compared. No locks. Immutable once built; any thread.
 class BareTable {

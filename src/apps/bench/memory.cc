@@ -40,9 +40,10 @@ void touch(void* data, std::size_t bytes) noexcept {
 
 }  // namespace
 
-Result<Mapping> Mapping::private_memory(std::uint64_t bytes) {
+Result<Mapping> Mapping::private_memory(std::uint64_t bytes, std::string_view pages) {
   void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return fail(no_memory("private", bytes));
+  if (pages == "thp") ::madvise(data, bytes, MADV_HUGEPAGE);
   touch(data, bytes);
   return Mapping(static_cast<std::byte*>(data), bytes);
 }

@@ -16,8 +16,8 @@ namespace larder::apps {
 class Mapping {
  public:
   Mapping() = default;
-  // Anonymous memory in pages of the default size, every page touched.
-  static Result<Mapping> private_memory(std::uint64_t bytes);
+  // Anonymous memory, every page touched. `pages`: "4KiB", the default size, or "thp".
+  static Result<Mapping> private_memory(std::uint64_t bytes, std::string_view pages = "4KiB");
   // A memfd mapped shared and populated, as a node's segments are. `pages` is what the node
   // reports: "4KiB", "thp" or "2MiB".
   static Result<Mapping> shared_memory(std::uint64_t bytes, std::string_view pages = "4KiB");

@@ -42,7 +42,7 @@ struct TransferBar {
   std::size_t threads;
   double ratio;
 };
-constexpr std::array<TransferBar, 10> kTransferBars = {{
+constexpr std::array<TransferBar, 11> kTransferBars = {{
     {TransferTarget::kTcp, 1 << 20, 16, 1, 0.90},
     {TransferTarget::kTcp, 16 << 20, 16, 1, 0.90},
     {TransferTarget::kTcp, 4 << 10, 1, 1, 0.80},
@@ -53,6 +53,7 @@ constexpr std::array<TransferBar, 10> kTransferBars = {{
     {TransferTarget::kShm, 4 << 10, 128, 2, 0.60},
     {TransferTarget::kFile, 128 << 10, 32, 1, 0.95},
     {TransferTarget::kFile, 4 << 20, 32, 1, 0.95},
+    {TransferTarget::kStaging, 16 << 20, 1, 1, 0.90},
 }};
 
 LimitPlan plan_kind(const CaseName& name) noexcept;
@@ -97,6 +98,7 @@ LimitPlan plan_kind(const CaseName& name) noexcept {
 LimitPlan plan_limit(const TransferCase& name) noexcept {
   LimitPlan plan;
   if (name.target == TransferTarget::kFile) plan.kind = LimitKind::kDisk;
+  if (name.target == TransferTarget::kStaging) plan.kind = LimitKind::kDiskOrCopy;
   if (name.target == TransferTarget::kTcp) {
     plan.kind = name.batch == 1 ? LimitKind::kRequestReply : LimitKind::kStream;
   }

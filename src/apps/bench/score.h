@@ -29,6 +29,7 @@ enum class LimitKind : std::uint8_t {
   kStream,            // 1 MiB writes, one way
   kRoundTripLookups,  // the call's bytes there, its answer's bytes back, and the bare look-ups
   kDisk,              // as many reads or writes of the same size in flight, past the page cache
+  kDiskOrCopy,        // that, or the device's copy engine: whichever is slower
 };
 
 struct LimitPlan {

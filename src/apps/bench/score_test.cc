@@ -54,6 +54,7 @@ TEST(PlanLimit, TransfersAreBoundByWhatTheyMoveThrough) {
   EXPECT_EQ(of("tcp.read.4KiB.b1.t2").measure, Measure::kThroughput);
   EXPECT_EQ(of("tcp.write.4KiB.b128.t1").kind, LimitKind::kStream);
   EXPECT_EQ(of("file.read.128KiB.b32.t1").kind, LimitKind::kDisk);
+  EXPECT_EQ(of("staging.read.16MiB.b1.t1").kind, LimitKind::kDiskOrCopy);
   EXPECT_EQ(of("file.read.128KiB.b32.t1").measure, Measure::kThroughput);
 }
 
@@ -83,6 +84,7 @@ TEST(Bars, TransfersHaveOneForBothDirections) {
   EXPECT_DOUBLE_EQ(of("tcp.read.4KiB.b1.t1").value(), 0.80);
   EXPECT_DOUBLE_EQ(of("shm.write.4KiB.b128.t2").value(), 0.60);
   EXPECT_DOUBLE_EQ(of("file.write.4MiB.b32.t1").value(), 0.95);
+  EXPECT_DOUBLE_EQ(of("staging.read.16MiB.b1.t1").value(), 0.90);
   EXPECT_FALSE(of("memcpy.read.1MiB.b1.t1"));
   EXPECT_FALSE(of("tcp.read.1MiB.b16.t2"));
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kLocalBytesMin = 64ULL << 20;  // twice a large last-level cache
 constexpr std::uint64_t kBedBytesMax = 8ULL << 30;
 constexpr std::size_t kPlacesMin = 4;
+constexpr std::chrono::seconds kPatience{60};
 
 std::uint64_t bytes_at_once(const TransferCase& name) noexcept {
   return name.threads * std::max(name.batch, kPlacesMin) * name.bytes;
@@ -21,7 +22,7 @@ std::uint64_t bytes_at_once(const TransferCase& name) noexcept {
 
 // One transport each: left to itself, the engine would map what the tcp cases want to be sent.
 std::string transport_for(TransferTarget target) {
-  return target == TransferTarget::kFile ? "io_uring" : std::string(target_text(target));
+  return on_file(target) ? "io_uring" : std::string(target_text(target));
 }
 
 Result<SegmentId> open_peer_segment(TransferEngine& engine, const std::string& address) {
@@ -62,6 +63,10 @@ Result<std::unique_ptr<TransferBed>> TransferBed::open(const TransferCase& name,
   LARDER_ASSIGN(const BedSizes sizes, bed_sizes(name, options.set_bytes));
   TransferConfig config;
   config.transports = {transport_for(name.target)};
+  if (name.target == TransferTarget::kStaging) {
+    config.transports.push_back("memcpy");  // fills the device's memory, and shows it
+    config.platforms = {"cpu", "sim-npu"};
+  }
   LARDER_ASSIGN(bed->engine_, TransferEngine::create(config));
   switch (name.target) {
     case TransferTarget::kMemcpy:
@@ -72,18 +77,52 @@ Result<std::unique_ptr<TransferBed>> TransferBed::open(const TransferCase& name,
       LARDER_TRY(bed->open_peer(name, options, sizes.target));
       break;
     case TransferTarget::kFile:
+    case TransferTarget::kStaging:
       LARDER_TRY(check_file_room(name, file->bytes()));
       LARDER_TRY(bed->open_file(*file));
       break;
   }
-  LARDER_ASSIGN(bed->local_, bed->allocate(sizes.local, ~options.seed));
+  if (name.target == TransferTarget::kStaging) {
+    LARDER_TRY(bed->open_device(options, sizes.local));
+  } else {
+    LARDER_ASSIGN(bed->local_, bed->allocate(sizes.local, ~options.seed));
+  }
   if (name.target == TransferTarget::kShm && options.limits) {
     LARDER_ASSIGN(bed->beside_, bed->allocate(sizes.target, options.seed));
   }
   if (options.verify) {
-    LARDER_ASSIGN(bed->scratch_, bed->allocate(name.threads * name.bytes, ~options.seed));
+    LARDER_ASSIGN(bed->scratch_, bed->allocate(name.threads * name.bytes * 2, ~options.seed));
   }
   return bed;
+}
+
+// What the limits use is also what its memory is filled from.
+Result<void> TransferBed::open_device(const BenchOptions& options, std::uint64_t bytes) {
+  LARDER_ASSIGN(host_, Mapping::private_memory(bytes, "thp"));
+  beside_ = host_.bytes();
+  fill_pages(beside_, ~options.seed, 0);
+  const MemoryRange range{beside_.data(), bytes, "*"};
+  LARDER_TRY(engine_->register_memory({&range, 1}));
+  LARDER_ASSIGN(void* const memory, engine_->allocate_memory(bytes, "npu:0"));
+  local_ = {static_cast<std::byte*>(memory), bytes};
+  on_device_ = true;
+  return copy(Opcode::kRead, local_.data(), beside_.data(), bytes);
+}
+
+Result<void> TransferBed::copy(Opcode op, std::byte* device, std::byte* host,
+                               std::uint64_t bytes) const {
+  TransferRequest request;
+  request.opcode = op;
+  request.local = device;
+  request.target_offset = reinterpret_cast<std::uintptr_t>(host);
+  request.length = bytes;
+  LARDER_ASSIGN(const BatchId batch, engine_->allocate_batch(1));
+  LARDER_ASSIGN(const auto taken, engine_->submit(batch, {&request, 1}));
+  if (taken[0].code != Code::kOk) return fail(taken[0].code, taken[0].message);
+  LARDER_TRY(engine_->wait(batch, kPatience));
+  LARDER_ASSIGN(const TaskStatus status, engine_->poll(batch, 0));
+  LARDER_TRY(engine_->free_batch(batch));
+  return status.outcome == Outcome::kCompleted ? Result<void>{} : fail(status.code, status.message);
 }
 
 Result<void> TransferBed::open_local(const BenchOptions& options, std::uint64_t bytes) {

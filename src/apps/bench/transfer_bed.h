@@ -9,6 +9,7 @@
 #include <string>
 
 #include "apps/bench/disk_file.h"
+#include "apps/bench/memory.h"
 #include "apps/bench/options.h"
 #include "apps/bench/transfer_case.h"
 #include "apps/bench/transfer_peer.h"
@@ -42,12 +43,17 @@ class TransferBed {
   SegmentId target() const noexcept { return target_; }
   std::uint64_t target_begin() const noexcept { return target_begin_; }  // an offset in target()
   std::uint64_t target_bytes() const noexcept { return target_bytes_; }
-  // The engine's memory, touched; the limits use it too.
+  // The engine's memory, touched; the limits use it too, unless it is a device's.
   std::span<std::byte> local() const noexcept { return local_; }
-  // Memory of this process of the kind and size that the target has, for the copy limit.
+  bool on_device() const noexcept { return on_device_; }
+  // Memory of this process for the limits: of the kind and size that the target has for the copy
+  // limit, host memory in large pages, as the engine stages through, where local() is a device's.
   std::span<std::byte> beside() const noexcept { return beside_; }
-  // Of the threads' own, a request's size for each; only with --verify.
+  // Of the threads' own, a request's size for each, and as much again for what is on a device; only
+  // with --verify.
   std::span<std::byte> scratch() const noexcept { return scratch_; }
+  // Between a device's memory and the host's, by the engine.
+  Result<void> copy(Opcode op, std::byte* device, std::byte* host, std::uint64_t bytes) const;
 
  private:
   TransferBed() = default;
@@ -55,16 +61,19 @@ class TransferBed {
   Result<void> open_file(const DiskFile& file);
   Result<void> open_peer(const TransferCase& name, const BenchOptions& options,
                          std::uint64_t bytes);
+  Result<void> open_device(const BenchOptions& options, std::uint64_t bytes);
   Result<void> open_local(const BenchOptions& options, std::uint64_t bytes);
 
   std::optional<env::TempDirectory> directory_;  // of the peer's socket
   std::unique_ptr<TransferPeer> peer_;
+  Mapping host_;  // the engine's, lent
   std::unique_ptr<TransferEngine> engine_;
   SegmentId target_;
   std::uint64_t target_begin_ = 0;
   std::uint64_t target_bytes_ = 0;
   std::span<std::byte> local_;
   std::span<std::byte> beside_;
+  bool on_device_ = false;
   std::span<std::byte> scratch_;
 };
 

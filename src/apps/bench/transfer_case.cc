@@ -13,7 +13,7 @@
 namespace larder::apps {
 namespace {
 
-constexpr std::array<std::string_view, 4> kTargets = {"memcpy", "shm", "tcp", "file"};
+constexpr std::array<std::string_view, 5> kTargets = {"memcpy", "shm", "tcp", "file", "staging"};
 constexpr std::array<std::string_view, 2> kOps = {"read", "write"};
 
 // Each is measured reading and writing.
@@ -47,6 +47,7 @@ constexpr std::array kDefaultShapes = {
     Shape{TransferTarget::kFile, 4 << 10, 128, 1},
     Shape{TransferTarget::kFile, 128 << 10, 32, 1},
     Shape{TransferTarget::kFile, 4 << 20, 32, 1},
+    Shape{TransferTarget::kStaging, 16 << 20, 1, 1},
 };
 
 Error wrong(std::string_view name, std::string_view why) {
@@ -59,7 +60,8 @@ Error wrong(std::string_view name, std::string_view why) {
 Result<TransferCase> parse_parts(const std::vector<std::string_view>& parts) {
   if (parts.size() != 5) return fail(Code::kInvalidArgument, "there must be 5 parts");
   const int target = index_of(kTargets, parts[0]);
-  if (target < 0) return fail(Code::kInvalidArgument, "TARGET must be memcpy, shm, tcp or file");
+  if (target < 0)
+    return fail(Code::kInvalidArgument, "TARGET must be memcpy, shm, tcp, file or staging");
   const int op = index_of(kOps, parts[1]);
   if (op < 0) return fail(Code::kInvalidArgument, "OP must be read or write");
   TransferCase name;
@@ -90,7 +92,7 @@ std::vector<TransferCase> default_cases() {
 }
 
 bool changes_file(const TransferCase& name) noexcept {
-  return name.target == TransferTarget::kFile && name.op == Opcode::kWrite;
+  return on_file(name.target) && name.op == Opcode::kWrite;
 }
 
 }  // namespace

@@ -16,10 +16,11 @@
 namespace larder::apps {
 
 enum class TransferTarget : std::uint8_t {
-  kMemcpy,  // memory of this process
-  kShm,     // memory of another process that this one can map
-  kTcp,     // memory of another process, over loopback TCP
-  kFile,    // a file
+  kMemcpy,   // memory of this process
+  kShm,      // memory of another process that this one can map
+  kTcp,      // memory of another process, over loopback TCP
+  kFile,     // a file
+  kStaging,  // a file, from and to the memory of a simulated device
 };
 
 struct TransferCase {
@@ -37,6 +38,9 @@ inline constexpr std::uint64_t kTransferCaseBytesMax = 64 << 20;
 inline constexpr std::size_t kTransferCaseBatchMax = 256;
 inline constexpr std::size_t kTransferCaseThreadsMax = 16;
 
+constexpr bool on_file(TransferTarget target) noexcept {
+  return target == TransferTarget::kFile || target == TransferTarget::kStaging;
+}
 std::string_view target_text(TransferTarget target) noexcept;
 std::string to_string(const TransferCase& name);
 // kInvalidArgument says which part is wrong and what is allowed there.

@@ -21,7 +21,7 @@ TEST(TransferCase, EveryPartIsRead) {
 TEST(TransferCase, TextRoundTrips) {
   for (const char* text :
        {"tcp.read.1MiB.b16.t1", "shm.write.16MiB.b1.t1", "file.read.4KiB.b256.t16",
-        "memcpy.read.64MiB.b128.t2", "memcpy.read.12KiB.b3.t1"}) {
+        "memcpy.read.64MiB.b128.t2", "memcpy.read.12KiB.b3.t1", "staging.read.16MiB.b1.t1"}) {
     const auto got = parse_transfer_case(text);
     ASSERT_TRUE(got) << got.error().to_string();
     EXPECT_EQ(to_string(*got), text);
@@ -45,10 +45,10 @@ TEST(TransferCase, SaysWhatIsWrong) {
 
 TEST(SelectTransferCases, TheDefaultHasEveryCaseWithABar) {
   const auto cases = select_transfer_cases({}).value();
-  EXPECT_EQ(cases.size(), 46U);
+  EXPECT_EQ(cases.size(), 48U);
   EXPECT_EQ(std::count_if(cases.begin(), cases.end(),
                           [](const TransferCase& name) { return bar_of(name).has_value(); }),
-            20);
+            22);
 }
 
 TEST(SelectTransferCases, WritesToFilesComeLast) {

@@ -12,9 +12,10 @@
 namespace larder::apps {
 namespace {
 
-bool any_on(const std::vector<TransferCase>& cases, TransferTarget target) {
+template <class Is>
+bool any(const std::vector<TransferCase>& cases, Is is) {
   return std::any_of(cases.begin(), cases.end(),
-                     [&](const TransferCase& name) { return name.target == target; });
+                     [&](const TransferCase& name) { return is(name.target); });
 }
 
 void note_disk(const DiskFile& file, const BenchOptions& options) {
@@ -68,11 +69,12 @@ Result<void> measure_cases(const std::vector<TransferCase>& cases, const BenchOp
                            std::vector<BenchRow>& rows) {
   // The peer first: it forks, and engines have threads.
   std::unique_ptr<RawPeer> peer;
-  if (options.limits && any_on(cases, TransferTarget::kTcp)) {
+  if (options.limits &&
+      any(cases, [](TransferTarget target) { return target == TransferTarget::kTcp; })) {
     LARDER_ASSIGN(peer, RawPeer::start(options.set_bytes));
   }
   std::unique_ptr<DiskFile> file;
-  if (any_on(cases, TransferTarget::kFile)) {
+  if (any(cases, on_file)) {
     LARDER_ASSIGN(file, DiskFile::create(options.directory, options.file_bytes, options.seed));
     note_disk(*file, options);
   }

@@ -40,14 +40,39 @@ std::vector<Wait> waits_beside(Measure measure) {
 Result<std::vector<ProbePtr>> disk_limits(const TransferCase& name, const TransferContext& context,
                                           const TransferBed& bed) {
   DiskShape shape{name.op == Opcode::kWrite, name.bytes, name.batch, name.threads};
+  const auto memory = bed.on_device() ? bed.beside() : bed.local();
   std::vector<ProbePtr> limits;
   for (const bool refill : {false, true}) {
     if (refill && name.batch == 1) continue;
     shape.refill = refill;
-    LARDER_ASSIGN(ProbePtr limit, make_disk_limit(*context.file, shape, bed.local()));
+    LARDER_ASSIGN(ProbePtr limit, make_disk_limit(*context.file, shape, memory));
     limits.push_back(std::move(limit));
   }
   return limits;
+}
+
+double speed_of(const Summary& side, Measure measure) {
+  return measure == Measure::kLatency ? -side.latency.p50_us : side.ops_per_s;
+}
+
+// Both stages have to be passed, so the slower one bounds the whole: a short look at each says
+// which that is.
+Result<std::vector<ProbePtr>> staging_limits(const TransferCase& name,
+                                             const TransferContext& context, const TransferBed& bed,
+                                             Measure measure) {
+  const Rhythm brief{3, 100 * env::kMilli};
+  LARDER_ASSIGN(std::vector<ProbePtr> disks, disk_limits(name, context, bed));
+  LARDER_ASSIGN(ProbePtr copier, make_copier_limit(name.op == Opcode::kWrite, name.bytes,
+                                                   name.threads, bed.beside()));
+  LARDER_ASSIGN(const Summary copied, run_alone(*copier, brief));
+  for (const ProbePtr& disk : disks) {
+    LARDER_ASSIGN(const Summary moved, run_alone(*disk, brief));
+    if (speed_of(moved, measure) < speed_of(copied, measure)) continue;
+    disks.clear();
+    disks.push_back(std::move(copier));
+    break;
+  }
+  return disks;
 }
 
 }  // namespace
@@ -57,6 +82,9 @@ Result<std::vector<ProbePtr>> make_transfer_limits(const TransferCase& name,
                                                    const TransferBed& bed) {
   const LimitPlan plan = plan_limit(name);
   if (plan.kind == LimitKind::kDisk) return disk_limits(name, context, bed);
+  if (plan.kind == LimitKind::kDiskOrCopy) {
+    return staging_limits(name, context, bed, plan.measure);
+  }
   std::vector<ProbePtr> limits;
   if (plan.kind == LimitKind::kMemcpy) {
     LARDER_ASSIGN(ProbePtr limit, copy_limit(name, bed));

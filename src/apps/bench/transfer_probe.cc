@@ -35,9 +35,12 @@ class TransferProbe final : public Probe {
       worker.places = Walk(places);
       worker.begin = bed_.target_begin() + i * places * name_.bytes;
       worker.requests.resize(name_.batch);
-      if (verify_) worker.scratch = bed_.scratch().subspan(i * name_.bytes, name_.bytes);
+      if (verify_) {
+        worker.scratch = bed_.scratch().subspan(2 * i * name_.bytes, name_.bytes);
+        worker.image = bed_.scratch().subspan((2 * i + 1) * name_.bytes, name_.bytes);
+      }
       LARDER_TRY(warm(worker));
-      if (verify_) next_requests(worker);
+      if (verify_) LARDER_TRY(next_requests(worker));
     }
     return {};
   }
@@ -54,7 +57,7 @@ class TransferProbe final : public Probe {
 
   Result<void> step(std::size_t thread) override {
     Worker& worker = workers_[thread];
-    if (!verify_) next_requests(worker);
+    if (!verify_) LARDER_TRY(next_requests(worker));
     return transfer(worker.requests);
   }
 
@@ -62,10 +65,10 @@ class TransferProbe final : public Probe {
     if (!verify_) return {};
     Worker& worker = workers_[thread];
     for (const TransferRequest& request : worker.requests) {
-      LARDER_TRY(name_.op == Opcode::kRead ? check_read(request) : check_write(worker, request));
+      LARDER_TRY(name_.op == Opcode::kRead ? check_read(worker, request)
+                                           : check_write(worker, request));
     }
-    next_requests(worker);
-    return {};
+    return next_requests(worker);
   }
 
  private:
@@ -75,10 +78,11 @@ class TransferProbe final : public Probe {
     std::uint64_t begin = 0;  // of its share of the target
     std::vector<TransferRequest> requests;
     std::span<std::byte> scratch;
-    std::uint64_t written = 0;  // requests filled so far: the seed of the next
+    std::span<std::byte> image;  // what is on a device, for the CPU
+    std::uint64_t written = 0;   // requests filled so far: the seed of the next
   };
 
-  void next_requests(Worker& worker) const {
+  Result<void> next_requests(Worker& worker) const {
     for (TransferRequest& request : worker.requests) {
       const auto local = worker.local.next();
       request.opcode = name_.op;
@@ -86,24 +90,36 @@ class TransferProbe final : public Probe {
       request.target = bed_.target();
       request.target_offset = worker.begin + worker.places.next() * name_.bytes;
       request.length = name_.bytes;
-      if (verify_) scrub(worker, local);
+      if (verify_) LARDER_TRY(scrub(worker, local));
     }
+    return {};
   }
 
   // What is left from earlier must not pass for what comes; what goes out must be new there.
-  void scrub(Worker& worker, std::span<std::byte> local) const {
+  Result<void> scrub(Worker& worker, std::span<std::byte> local) const {
+    const std::span<std::byte> seen = bed_.on_device() ? worker.image : local;
     if (name_.op == Opcode::kRead) {
-      std::fill(local.begin(), local.end(), std::byte{});
+      std::fill(seen.begin(), seen.end(), std::byte{});
     } else {
-      fill_pages(local, ~seed_, ++worker.written << 20);
+      fill_pages(seen, ~seed_, ++worker.written << 20);
     }
+    if (!bed_.on_device()) return {};
+    return bed_.copy(Opcode::kRead, local.data(), seen.data(), local.size());
+  }
+
+  // The local bytes of a request, where the CPU can look at them.
+  Result<std::span<const std::byte>> seen(Worker& worker, const TransferRequest& request) const {
+    auto* const local = static_cast<std::byte*>(request.local);
+    if (!bed_.on_device()) return std::span<const std::byte>(local, request.length);
+    LARDER_TRY(bed_.copy(Opcode::kWrite, local, worker.image.data(), request.length));
+    return worker.image;
   }
 
   // The first visit of a page through a mapping is a fault, and the limit's mapping is warm.
   Result<void> warm(Worker& worker) {
-    if (name_.target == TransferTarget::kFile) return {};
+    if (on_file(name_.target)) return {};
     for (std::size_t done = 0; done < worker.places.slots(); done += name_.batch) {
-      next_requests(worker);
+      LARDER_TRY(next_requests(worker));
       LARDER_TRY(transfer(worker.requests));
     }
     return {};
@@ -137,10 +153,10 @@ class TransferProbe final : public Probe {
     return fail(Code::kInternal, "a batch is neither completed nor has it a task that failed");
   }
 
-  Result<void> check_read(const TransferRequest& request) const {
+  Result<void> check_read(Worker& worker, const TransferRequest& request) const {
+    LARDER_ASSIGN(const auto local, seen(worker, request));
     const std::uint64_t at = request.target_offset - bed_.target_begin();
-    return check_pages({static_cast<const std::byte*>(request.local), request.length}, seed_,
-                       at / kPatternPageBytes);
+    return check_pages(local, seed_, at / kPatternPageBytes);
   }
 
   Result<void> check_write(Worker& worker, const TransferRequest& request) const {
@@ -149,7 +165,8 @@ class TransferProbe final : public Probe {
     back.local = worker.scratch.data();
     std::fill(worker.scratch.begin(), worker.scratch.end(), std::byte{});
     LARDER_TRY(transfer({&back, 1}));
-    if (std::memcmp(worker.scratch.data(), request.local, request.length) == 0) return {};
+    LARDER_ASSIGN(const auto local, seen(worker, request));
+    if (std::memcmp(worker.scratch.data(), local.data(), request.length) == 0) return {};
     return fail(Code::kCorrupt,
                 fmt::format("what was written to byte {} (--seed {}) is not what is there",
                             request.target_offset - bed_.target_begin(), seed_));

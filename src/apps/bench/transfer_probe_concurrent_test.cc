@@ -51,7 +51,7 @@ TEST_P(TransferRuns, MoveAndAreVerifiedBesideTheirLimits) {
   const BenchOptions options = small_options();
   const TransferCase name = case_of(GetParam());
   std::unique_ptr<DiskFile> file;
-  if (name.target == TransferTarget::kFile) {
+  if (on_file(name.target)) {
     file = DiskFile::create(directory.path(), 4 << 20, options.seed).value();
   }
   const TransferContext context{options, nullptr, file.get()};
@@ -70,7 +70,8 @@ TEST_P(TransferRuns, MoveAndAreVerifiedBesideTheirLimits) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, TransferRuns,
                          testing::Values("memcpy.read.4KiB.b1.t1", "memcpy.write.64KiB.b3.t2",
-                                         "file.read.8KiB.b16.t2", "file.write.64KiB.b4.t1"));
+                                         "file.read.8KiB.b16.t2", "file.write.64KiB.b4.t1",
+                                         "staging.read.64KiB.b4.t2", "staging.write.1MiB.b1.t1"));
 
 TEST(TransferProbe, FindsAPageThatIsNotWhatWasStored) {
   const BenchOptions options = small_options();

@@ -53,7 +53,6 @@ class FileWorker {
   void cancel_some();
   void finish(std::span<const fileio::FileDone> done);
   void sleep_idle();
-  bool spin() const;
   std::size_t sleep_in_queue(std::span<fileio::FileDone> done);
   bool full() const;
   bool has_news() const;

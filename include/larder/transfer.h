@@ -193,7 +193,7 @@ class TransferEngine {
   Result<BatchStatus> poll(BatchId batch);
   // Until the batch is idle. kDeadlineExceeded says how many tasks are not; they go on.
   Result<BatchStatus> wait(BatchId batch, std::chrono::nanoseconds timeout);
-  // Runs each time the batch has become idle, on any thread; must not block.
+  // Each time it is idle, on any thread, maybe after wait() or free_batch(); must not block.
   Result<void> subscribe(BatchId batch, std::function<void(BatchId)> callback);
   // Readable from each time the batch has become idle until it is read. The engine's own: do not
   // close it; valid until free_batch().

@@ -291,10 +291,10 @@ larder_code larder_transfer_wait(larder_transfer_engine* engine, uint64_t batch,
 typedef void (*larder_transfer_idle)(void* context, uint64_t batch);
 typedef void (*larder_transfer_release)(void* context);
 // `idle` runs each time the batch has become idle, on any thread, also within a submit that has not
-// answered yet; it may call the engine and must not block. A later subscribe takes the place of
-// this one. `context` is the engine's from the call on: `release`, NULL allowed, gets it once, when
-// `idle` can run no more, also when this call fails. It may run on any thread, under the engine's
-// locks: it must not call the engine. It does not run for what an engine had to keep for good.
+// answered yet, or after wait and free_batch; it may call the engine and must not block. Of two
+// the later counts. `context` is the engine's from the call on: `release`, NULL allowed, gets it
+// once, when `idle` can run no more, also when this call fails: on any thread, under the engine's
+// locks, so it must not call the engine. It does not run for what an engine had to keep for good.
 larder_code larder_transfer_subscribe(larder_transfer_engine* engine, uint64_t batch,
                                       larder_transfer_idle idle, void* context,
                                       larder_transfer_release release);

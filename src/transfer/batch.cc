@@ -37,9 +37,9 @@ bool Task::quiescent() const noexcept {
   return (state_.load(std::memory_order_acquire) & kQuiescent) != 0;
 }
 
-bool Task::set_outcome(Outcome outcome, const Error* error) {
+bool Task::set_outcome(Outcome outcome, std::unique_ptr<Error>&& error) noexcept {
   if ((state_.fetch_or(kClaimed, std::memory_order_acq_rel) & kClaimed) != 0) return false;
-  if (error != nullptr) error_ = std::make_unique<Error>(*error);
+  error_ = std::move(error);
   state_.fetch_or(static_cast<std::uint32_t>(outcome), std::memory_order_release);
   return true;
 }

@@ -49,7 +49,7 @@ class Task {
   Outcome outcome() const noexcept;
   bool quiescent() const noexcept;
   // The first outcome stays. True when it was this one.
-  bool set_outcome(Outcome outcome, const Error* error);
+  bool set_outcome(Outcome outcome, std::unique_ptr<Error>&& error) noexcept;
   void set_quiescent() noexcept;
   // The outcome, unless there is one, and quiescence at one stroke. True when it was this one.
   bool finish(Outcome outcome, const Error* error);

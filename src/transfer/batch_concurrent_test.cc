@@ -53,8 +53,10 @@ TEST(BatchConcurrent, OneOutcomeWinsAndIsSeenWhole) {
       bool won = false;
       if (thread == 0) won = tasks[i].finish(Outcome::kFailed, &error);
       if (thread == 1) won = tasks[i].set_outcome(Outcome::kCompleted, nullptr);
-      if (thread == 2) won = tasks[i].set_outcome(Outcome::kCancelled, &error);
-      if (thread == 3) won = tasks[i].set_outcome(Outcome::kTimedOut, &error);
+      if (thread == 2)
+        won = tasks[i].set_outcome(Outcome::kCancelled, std::make_unique<Error>(error));
+      if (thread == 3)
+        won = tasks[i].set_outcome(Outcome::kTimedOut, std::make_unique<Error>(error));
       wins += won ? 1 : 0;
     }
   });

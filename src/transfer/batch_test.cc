@@ -23,7 +23,7 @@ TEST(Task, TheFirstOutcomeStays) {
   EXPECT_EQ(task.outcome(), Outcome::kPending);
   EXPECT_FALSE(task.quiescent());
   EXPECT_EQ(task.status().code, Code::kOk);
-  EXPECT_TRUE(task.set_outcome(Outcome::kTimedOut, &kError));
+  EXPECT_TRUE(task.set_outcome(Outcome::kTimedOut, std::make_unique<Error>(kError)));
   EXPECT_FALSE(task.set_outcome(Outcome::kCompleted, nullptr));
   EXPECT_FALSE(task.set_outcome(Outcome::kTimedOut, nullptr));
   EXPECT_EQ(task.outcome(), Outcome::kTimedOut);

@@ -244,9 +244,7 @@ bool TransferEngine::Core::drain() {
   if (server_ != nullptr) server_->stop(deadline);
   dispatcher_->cancel_all();
   for (const auto& [address, peer] : peers_) peer->shut_down();
-  bool quiet = dispatcher_->drain(deadline);
-  for (const auto& stager : stagers_) quiet = stager->drain(deadline) && quiet;
-  for (const auto& transport : transports_) quiet = transport->drain(deadline) && quiet;
+  const bool quiet = dispatcher_->drain_all(deadline);
   gauges_.clear();
   if (quiet) return true;
   telemetry_->detach();

@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "env/clock.h"
-#include "env/thread.h"
 #include "transfer/peer.h"
 
 namespace larder::transfer {
 namespace {
-
-constexpr std::size_t kExpiriesKept = 4096;
 
 constexpr std::uint64_t job_word(const Job& job) {
   return (std::uint64_t{job.generation} << 32) | job.index;
@@ -24,15 +21,15 @@ bool another_may_do(Code code) {
          code == Code::kInternal || code == Code::kCorrupt || code == Code::kVersionMismatch;
 }
 
-Error shutting_down() {
+}  // namespace
+
+Error Dispatcher::shutting_down() {
   return {Code::kCancelled, "the engine is shutting down"};
 }
 
-qos::Label label_of(const Job& job) {
+qos::Label Dispatcher::label_of(const Job& job) {
   return {job.selection.transport, job.query.traffic_class, job.query.intent, job.opcode};
 }
-
-}  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, qos::Telemetry& telemetry,
                        Breakers& breakers)
@@ -91,6 +88,7 @@ void Dispatcher::enlist(Job& job) {
   job.live = true;
   job.stopping = false;
   job.given_up = false;
+  job.attempted = {};
   job.error.reset();
   for (std::uint32_t i = 0; i < job.tasks; ++i) {
     job.batch->task(job.first_task + i).record.job.store(job_word(job));
@@ -281,17 +279,33 @@ void Dispatcher::end_or_retry(Job& job) {
     const std::lock_guard lock(job.lock);
     wanted = job.error.has_value() && !job.given_up;
   }
-  if (wanted && job.transport != nullptr && another_may_do(job.error->code())) {
+  if (to_blame(job, wanted)) {
     breakers_.failed(job.segment->id, job.selection.transport, env::monotonic_now());
   }
   if (wanted && (retry(job) || split(job))) return;
   end(job);
 }
 
-bool Dispatcher::retry(Job& job) {
-  if (!another_may_do(job.error->code())) return false;
+// A time-out says as much as an error: whoever did not end by then is not to be relied on.
+bool Dispatcher::to_blame(const Job& job, bool wanted) const {
+  if (job.transport == nullptr || !job.error) return false;
+  const Code code = job.error->code();
+  return code == Code::kDeadlineExceeded || (wanted && another_may_do(code));
+}
+
+// What a breaker keeps away is still better than to fail.
+Result<Selection> Dispatcher::select_next(Job& job) {
+  job.attempted.add(job.selection.transport);
   job.query.tried.add(job.selection.transport);
   auto selection = selector_->select(job.query);
+  if (selection) return selection;
+  job.query.tried = job.attempted;
+  return selector_->select(job.query);
+}
+
+bool Dispatcher::retry(Job& job) {
+  if (!another_may_do(job.error->code())) return false;
+  auto selection = select_next(job);
   if (!selection || carrier(*selection) == nullptr) return false;
   telemetry_.failed_over(job.selection.transport);
   telemetry_.in_flight(label_of(job), -static_cast<std::int64_t>(job.tasks));
@@ -407,20 +421,22 @@ void Dispatcher::end(Job& job) {
   const std::uint32_t index = job.index;
   const std::uint32_t tasks = job.tasks;
   const std::uint32_t first = job.first_task;
-  const std::uint64_t length = job.length;
   const std::shared_ptr<SubmitGroup> group = std::move(job.group);
   {
     const BatchRef batch = job.batch.another();
     let_go(job);  // unpins: from here on the memory is the caller's
     std::uint32_t decided = 0;
+    std::uint64_t bytes = 0;  // of those that somebody still wanted
     for (std::uint32_t i = 0; i < tasks; ++i) {
       Task& task = batch->task(first + i);
       if (!error) task.raise_bytes(task.record.length);
       task.record.ended.store(now, std::memory_order_relaxed);
-      decided += task.finish(outcome, error ? &*error : nullptr) ? 1 : 0;
+      if (!task.finish(outcome, error ? &*error : nullptr)) continue;
+      ++decided;
+      bytes += task.record.length;
     }
     if (!error) {
-      telemetry_.completed(label, decided, length);
+      telemetry_.completed(label, decided, bytes);
       batch->count_completed(decided);
     } else if (decided > 0) {
       telemetry_.failed(label, Outcome::kFailed, decided);
@@ -460,140 +476,6 @@ void Dispatcher::give_back(std::uint32_t job) {
     const std::lock_guard lock(timer_mutex_);
     drained_.notify_all();
   }
-}
-
-// ---- giving up ----
-
-Result<void> Dispatcher::give_up(Task& task, Outcome outcome, const Error& error) {
-  std::uint64_t word = 0;
-  // Again when the job has been split meanwhile, and another has the task now.
-  for (std::uint64_t now = task.record.job.load(); now != word; now = task.record.job.load()) {
-    word = now;
-    const auto index = static_cast<std::uint32_t>(word);
-    const auto generation = static_cast<std::uint32_t>(word >> 32);
-    if (give_up_job(index, generation, outcome, error, &task)) return {};
-  }
-  return fail(Code::kNotFound, "the task is over");
-}
-
-// Sets the outcome of one task, or of all; the job goes on while some other task wants it.
-bool Dispatcher::give_up_job(std::uint32_t index, std::uint32_t generation, Outcome outcome,
-                             const Error& error, const Task* only) {
-  Job* const job = jobs_.at(index);
-  std::array<PieceToken, Job::kWindow> tokens;
-  std::size_t count = 0;
-  std::uint32_t decided = 0;
-  Transport* with = nullptr;
-  BatchRef batch;
-  {
-    const std::lock_guard lock(job->lock);
-    if (!job->live || job->generation != generation) return false;
-    batch = job->batch.another();
-    bool wanted = false;
-    for (std::uint32_t i = 0; i < job->tasks; ++i) {
-      Task& task = batch->task(job->first_task + i);
-      if (only != nullptr && &task != only) {
-        wanted |= task.outcome() == Outcome::kPending;
-        continue;
-      }
-      if (!task.set_outcome(outcome, &error)) continue;
-      ++decided;
-      telemetry_.failed(label_of(*job), outcome, 1);
-      job->quarantined += task.record.length;
-      quarantined_.fetch_add(task.record.length);
-    }
-    if (!wanted) {
-      job->given_up = true;
-      job->stopping = true;
-      if (!job->error) job->error = error;
-      with = job->transport;
-      for (const PieceSlot& slot : job->slots) {
-        if (slot.generation % 2 == 1) tokens[count++] = slot.piece.token;
-      }
-    }
-  }
-  for (std::size_t i = 0; i < count; ++i) with->cancel(tokens[i]);
-  if (decided > 0) batch->end_work(decided, 0);  // nothing that ended says nothing of idleness
-  return decided > 0;
-}
-
-void Dispatcher::watch(const Job& job) {
-  if (job.deadline == 0) return;
-  const std::lock_guard lock(timer_mutex_);
-  // Jobs that ended early leave their entry behind: from time to time they are cleared out.
-  if (expiries_.size() > kExpiriesKept + 4 * std::size_t{jobs_.in_use()}) {
-    std::erase_if(expiries_, [this](const Expiry& expiry) { return !lives(expiry); });
-    std::make_heap(expiries_.begin(), expiries_.end());
-  }
-  const bool first = expiries_.empty() || job.deadline < expiries_.front().at;
-  expiries_.push_back({job.deadline, job.index, job.generation});
-  std::push_heap(expiries_.begin(), expiries_.end());
-  if (!timer_.joinable()) timer_ = std::thread([this] { run_timer(); });
-  if (first) timer_changed_.notify_all();
-}
-
-bool Dispatcher::lives(const Expiry& expiry) const {
-  Job& job = *jobs_.at(expiry.job);
-  const std::lock_guard lock(job.lock);
-  return job.live && job.generation == expiry.generation;
-}
-
-void Dispatcher::run_timer() {
-  env::set_thread_name("larder-expiry");
-  std::unique_lock lock(timer_mutex_);
-  while (!stopping_) {
-    if (expiries_.empty()) {
-      timer_changed_.wait(lock);
-      continue;
-    }
-    const Expiry next = expiries_.front();
-    if (env::monotonic_now() < next.at) {
-      const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(next.at)};
-      timer_changed_.wait_until(lock, until);
-      continue;
-    }
-    std::pop_heap(expiries_.begin(), expiries_.end());
-    expiries_.pop_back();
-    lock.unlock();
-    give_up_job(next.job, next.generation, Outcome::kTimedOut,
-                Error(Code::kDeadlineExceeded,
-                      "the request's deadline passed; its memory is lent until it is quiescent"),
-                nullptr);
-    lock.lock();
-  }
-}
-
-void Dispatcher::stop_timer() {
-  {
-    const std::lock_guard lock(timer_mutex_);
-    stopping_ = true;
-  }
-  timer_changed_.notify_all();
-  if (timer_.joinable()) timer_.join();
-}
-
-void Dispatcher::cancel_all() {
-  closing_.store(true);
-  for (std::uint32_t i = 0; Job* const job = jobs_.at(i); ++i) {
-    std::uint32_t generation = 0;
-    {
-      const std::lock_guard lock(job->lock);
-      if (!job->live) continue;
-      generation = job->generation;
-    }
-    give_up_job(i, generation, Outcome::kCancelled, shutting_down(), nullptr);
-  }
-}
-
-bool Dispatcher::drain(std::int64_t deadline) {
-  draining_.store(true);
-  const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline)};
-  {
-    std::unique_lock lock(timer_mutex_);
-    if (!drained_.wait_until(lock, until, [this] { return jobs_.in_use() == 0; })) return false;
-  }
-  stop_timer();  // it may be about to cancel pieces, and transports go away next
-  return true;
 }
 
 }  // namespace larder::transfer

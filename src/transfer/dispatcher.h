@@ -53,6 +53,9 @@ class Dispatcher final : public PieceSink {
   void cancel_all();
   // True when all jobs have ended by `deadline` (monotonic ns).
   bool drain(std::int64_t deadline);
+  // The same with the transports' help, which get half of the time: what a job waits for may end
+  // only when its transport drains. True when they are quiet as well.
+  bool drain_all(std::int64_t deadline);
   Transport* transport(TransportType type) const noexcept;
   // What moves a selection; null: nothing can.
   Transport* carrier(const Selection& selection) const noexcept;
@@ -75,6 +78,8 @@ class Dispatcher final : public PieceSink {
   void hand_out(Handed& pieces);
   void cancel_again(Transport& transport, std::span<const PieceToken> tokens);
   void end_or_retry(Job& job);
+  bool to_blame(const Job& job, bool wanted) const;
+  Result<Selection> select_next(Job& job);
   bool retry(Job& job);
   bool split(Job& job);
   bool make_parts(const Job& job, std::vector<Job*>& parts);
@@ -85,6 +90,9 @@ class Dispatcher final : public PieceSink {
   void give_back(std::uint32_t job);
   bool give_up_job(std::uint32_t index, std::uint32_t generation, Outcome outcome,
                    const Error& error, const Task* only);
+  static Error shutting_down();
+  static qos::Label label_of(const Job& job);
+  static std::vector<std::unique_ptr<Error>> copies_for(Job& job, const Error& error, bool one);
   void watch(const Job& job);
   bool lives(const Expiry& expiry) const;
   void run_timer();

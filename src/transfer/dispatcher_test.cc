@@ -180,7 +180,7 @@ TEST_F(DispatcherTest, EndsWithTheLastErrorWhenAllWereTried) {
 TEST_F(DispatcherTest, ARequestThatIsWrongIsNotTriedAgain) {
   for (const Code code :
        {Code::kInvalidArgument, Code::kPermissionDenied, Code::kNotFound, Code::kConflict,
-        Code::kTooLarge, Code::kCancelled, Code::kDeadlineExceeded, Code::kAlreadyExists}) {
+        Code::kTooLarge, Code::kCancelled, Code::kAlreadyExists}) {
     script(*tcp_, {{.code = code}});
     const std::uint32_t task = submit({read(0, 1000)});
     tcp_->step();
@@ -229,6 +229,43 @@ TEST_F(DispatcherTest, BreakersTurnNewRequestsAway) {
   EXPECT_EQ(status(task).transport, TransportType::kGds);
   rig_.settle();
   EXPECT_EQ(batch_->status().completed, Breakers::kFailuresMax + 1U);
+}
+
+TEST_F(DispatcherTest, ATransportThatGivesUpWaitingIsNotFollowedByAnotherButBlamed) {
+  script(*tcp_, {{.code = Code::kDeadlineExceeded}});
+  const std::uint32_t task = submit({read(0, 1000)});
+  rig_.settle();
+  EXPECT_EQ(status(task).code, Code::kDeadlineExceeded);
+  EXPECT_EQ(gds_->counts().pieces, 0U);
+  EXPECT_EQ(rig_.breakers.open(), 1U);
+}
+
+TEST_F(DispatcherTest, TimeOutsOpenABreakerToo) {
+  script(*tcp_, times(Breakers::kFailuresMax, {.steps = Fate::kNever}));
+  for (int i = 0; i < Breakers::kFailuresMax; ++i) {
+    const std::uint32_t task = submit({read(0, 100)});
+    EXPECT_EQ(rig_.time_out(batch_->task(task)), Code::kOk);
+    rig_.settle();
+    EXPECT_TRUE(status(task).quiescent);
+  }
+  const std::uint32_t task = submit({read(0, 100)});
+  EXPECT_EQ(status(task).transport, TransportType::kGds);
+  rig_.settle();
+}
+
+TEST_F(DispatcherTest, ATransportBehindABreakerIsTheLastResort) {
+  for (int i = 0; i < Breakers::kFailuresMax; ++i) {
+    rig_.breakers.failed(kLocalSegment, TransportType::kGds, env::monotonic_now());
+    rig_.breakers.failed(kLocalSegment, TransportType::kNds, within(3600 * env::kSecond));
+  }
+  script(*tcp_, {{.code = Code::kUnavailable}});
+  script(*gds_, {{.code = Code::kUnavailable}});
+  const std::uint32_t task = submit({read(0, 100)});
+  rig_.settle();
+  EXPECT_EQ(status(task).outcome, Outcome::kCompleted) << status(task).message;
+  EXPECT_EQ(status(task).transport, TransportType::kNds);
+  EXPECT_EQ(tcp_->counts().pieces, 1U);
+  EXPECT_EQ(gds_->counts().pieces, 1U);
 }
 
 // ---- merged requests ----
@@ -431,6 +468,18 @@ TEST_F(DispatcherTest, StrayEndsAreCountedAndHarmNothing) {
   EXPECT_TRUE(batch_->idle());
 }
 
+TEST_F(DispatcherTest, BytesOfCancelledOnesDoNotCountAsCompleted) {
+  const std::uint32_t task = submit({read(0, 1000), read(1000, 24)});
+  EXPECT_EQ(rig_.cancel(batch_->task(task)), Code::kOk);
+  rig_.settle();
+  EXPECT_EQ(batch_->status().completed, 1U);
+  const std::string text = rig_.telemetry.registry().text();
+  const std::size_t at = text.find("\nlarder_transfer_bytes_total{");
+  ASSERT_NE(at, std::string::npos);
+  const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  EXPECT_TRUE(line.ends_with(" 24")) << line;
+}
+
 // ---- time ----
 
 TEST_F(DispatcherTest, DeadlinesPass) {
@@ -478,6 +527,15 @@ TEST_F(DispatcherTest, DrainCancelsAndSaysWhetherAllIsQuiet) {
   EXPECT_TRUE(rig_.dispatcher.drain(0));
   EXPECT_TRUE(batch_->idle());
   EXPECT_EQ(rig_.dispatcher.quarantined_bytes(), 0U);
+}
+
+TEST_F(DispatcherTest, ADrainLeavesTimeForTheTransports) {
+  script(*tcp_, {{.steps = Fate::kNever, .after_cancel = 1U << 20}});
+  submit({read(0, 100)});
+  rig_.dispatcher.cancel_all();
+  EXPECT_FALSE(rig_.dispatcher.drain(within(env::kMilli)));
+  EXPECT_TRUE(rig_.dispatcher.drain_all(within(100 * env::kMilli)));  // only its drain() ends that
+  EXPECT_TRUE(batch_->idle());
 }
 
 }  // namespace

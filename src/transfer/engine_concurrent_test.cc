@@ -63,6 +63,9 @@ class EngineConcurrent : public testing::Test {
   std::span<std::byte> memory() {
     return {static_cast<std::byte*>(engine_->allocate_memory(kBytes).value()), kBytes};
   }
+  TransferRequest copy(std::byte* local, std::byte* target, std::uint64_t bytes) {
+    return transfer::request_of(Opcode::kRead, {local, bytes}, target);
+  }
   void on_threads(const std::function<void(int)>& body) {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i) threads.emplace_back([&body, i] { body(i); });
@@ -247,6 +250,62 @@ TEST_F(EngineConcurrent, ShutsDownUnderLoad) {
   engine_.reset();
   poison(local);
   EXPECT_TRUE(is_poisoned(local));
+}
+
+// Small copies are made by the submitting thread. Each has memory of its own here.
+TEST_F(EngineConcurrent, WhatIsQuiescentCanBeUnregistered) {
+  const auto from = memory();
+  std::vector<std::byte> own(4096);
+  const MemoryRange range{own.data(), own.size(), "*"};
+  for (int round = 0; round < 200; ++round) {
+    ASSERT_TRUE(engine_->register_memory({&range, 1}));
+    const BatchId batch = engine_->allocate_batch(256).value();
+    std::thread watcher([&] {
+      const env::Nanos end = transfer::within(transfer::kSoon);
+      while (env::monotonic_now() < end) {
+        const auto first = engine_->poll(batch, 0);
+        if (first && first->quiescent) break;
+      }
+      void* const address = own.data();
+      EXPECT_TRUE(engine_->unregister_memory({&address, 1})) << round;
+    });
+    std::vector<TransferRequest> requests = {copy(own.data(), from.data(), own.size())};
+    for (std::uint64_t i = 1; i < 256; ++i) {
+      requests.push_back(copy(from.data() + i * 8192, from.data() + i * 8192 + 4096, 4096));
+    }
+    ASSERT_TRUE(engine_->submit(batch, requests));
+    watcher.join();
+    EXPECT_TRUE(engine_->free_batch(batch));
+  }
+}
+
+// A callback is an ordinary caller: what it calls must not wait for what called it.
+TEST_F(EngineConcurrent, ACallbackSubmitsAgainAndFreesItsBatch) {
+  constexpr int kRounds = 50;
+  for (const std::uint64_t bytes : {std::uint64_t{4096}, kBytes}) {  // at once, and by a job
+    const auto from = memory();
+    const auto to = memory();
+    const BatchId batch = engine_->allocate_batch(kRounds + 1).value();
+    std::atomic<int> rounds{0};
+    std::atomic<bool> freed{false};
+    const auto again = [&] {
+      const TransferRequest request = copy(to.data(), from.data(), bytes);
+      return engine_->submit(batch, {&request, 1});
+    };
+    ASSERT_TRUE(engine_->subscribe(batch, [&](BatchId which) {
+      if (++rounds <= kRounds) {
+        EXPECT_TRUE(again());
+      } else {
+        freed = engine_->free_batch(which).has_value();
+      }
+    }));
+    ASSERT_TRUE(again());
+    const env::Nanos end = transfer::within(transfer::kSoon);
+    while (!freed && env::monotonic_now() < end) static_cast<void>(env::yield_core());
+    EXPECT_TRUE(freed);
+    EXPECT_EQ(rounds, kRounds + 1);
+    EXPECT_EQ(code_of(engine_->poll(batch)), Code::kNotFound);
+  }
 }
 
 }  // namespace

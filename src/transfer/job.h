@@ -54,6 +54,7 @@ struct Job {
   SpinLock lock;                 // the rest
   std::uint32_t generation = 1;  // grows when the job ends
   bool live = false;
+  TransportSet attempted;  // of query.tried those that really were, not those a breaker kept away
   Selection selection;
   Transport* transport = nullptr;
   std::optional<SlicePlan> plan;

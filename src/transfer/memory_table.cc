@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 namespace larder::transfer {
@@ -64,24 +65,25 @@ Result<void> MemoryTable::add(std::vector<std::unique_ptr<MemoryRangeRecord>> ra
                                             text_of(*ranges_[at]) + ", which is registered");
     }
   }
-  for (auto& range : ranges) {
-    const auto at = static_cast<std::ptrdiff_t>(position(range->base));
-    ranges_.insert(ranges_.begin() + at, std::move(range));
-  }
+  const auto before = static_cast<std::ptrdiff_t>(ranges_.size());
+  std::move(ranges.begin(), ranges.end(), std::back_inserter(ranges_));
+  std::inplace_merge(ranges_.begin(), ranges_.begin() + before, ranges_.end(),
+                     [](const auto& a, const auto& b) { return a->base < b->base; });
   generation_.fetch_add(1, std::memory_order_release);
   return {};
 }
 
 Result<std::vector<std::unique_ptr<MemoryRangeRecord>>> MemoryTable::remove(
     std::span<void* const> addresses) {
+  std::vector<void*> sorted(addresses.begin(), addresses.end());
+  std::sort(sorted.begin(), sorted.end());
   const std::unique_lock lock(mutex_);
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    const std::size_t at = position(addresses[i]);
-    const bool known = at < ranges_.size() && ranges_[at]->base == addresses[i];
-    const auto before = addresses.first(i);
-    if (!known || std::find(before.begin(), before.end(), addresses[i]) != before.end()) {
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const std::size_t at = position(sorted[i]);
+    const bool known = at < ranges_.size() && ranges_[at]->base == sorted[i];
+    if (!known || (i > 0 && sorted[i] == sorted[i - 1])) {
       return fail(Code::kNotFound,
-                  fmt::format("unregister memory: no registered range begins at {}", addresses[i]));
+                  fmt::format("unregister memory: no registered range begins at {}", sorted[i]));
     }
     // Acquire: pairs with the last unpin, so that the caller may reuse the memory.
     if (ranges_[at]->pins.load(std::memory_order_acquire) != 0) {
@@ -90,11 +92,17 @@ Result<std::vector<std::unique_ptr<MemoryRangeRecord>>> MemoryTable::remove(
     }
   }
   std::vector<std::unique_ptr<MemoryRangeRecord>> removed;
-  for (void* const address : addresses) {
-    const auto at = static_cast<std::ptrdiff_t>(position(address));
-    removed.push_back(std::move(ranges_[static_cast<std::size_t>(at)]));
-    ranges_.erase(ranges_.begin() + at);
+  removed.reserve(sorted.size());
+  if (sorted.empty()) return removed;
+  auto kept = ranges_.begin() + static_cast<std::ptrdiff_t>(position(sorted.front()));
+  for (auto at = kept; at != ranges_.end(); ++at) {
+    if (removed.size() < sorted.size() && (*at)->base == sorted[removed.size()]) {
+      removed.push_back(std::move(*at));
+    } else {
+      *kept++ = std::move(*at);
+    }
   }
+  ranges_.erase(kept, ranges_.end());
   generation_.fetch_add(1, std::memory_order_release);
   return removed;
 }

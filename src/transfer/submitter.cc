@@ -322,7 +322,7 @@ void Submitter::copy_small(Call& call) const {
     if (requests > 0) parts_.telemetry.completed(label, requests, bytes);
     requests = bytes = 0;
   };
-  for (const Planned& item : call.planned) {
+  for (Planned& item : call.planned) {
     if (!item.copy_now) continue;
     const TransferRequest& request = call.requests[item.request];
     Task& task = call.batch->task(item.task);
@@ -340,17 +340,27 @@ void Submitter::copy_small(Call& call) const {
       ++completed;
     } else {
       parts_.telemetry.failed(label, Outcome::kFailed, 1);
+      item.failure = std::make_unique<Error>(copied.error());
     }
-    task.end(copied ? Outcome::kCompleted : Outcome::kFailed, copied ? nullptr : &copied.error());
     ++ended;
   }
   if (ended == 0) return;
   count();
   parts_.telemetry.took(label, 0, env::monotonic_now() - call.now);
   call.pins.clear();
+  end_copies(call);
   call.batch->count_completed(completed);
   if (call.group) call.group->end(ended, ended == completed);
   call.batch->end_work(ended, ended);
+}
+
+// Once nothing pins their memory: whoever sees one that is quiescent may unregister it.
+void Submitter::end_copies(Call& call) {
+  for (const Planned& item : call.planned) {
+    if (!item.copy_now) continue;
+    const Outcome outcome = item.failure ? Outcome::kFailed : Outcome::kCompleted;
+    call.batch->task(item.task).end(outcome, item.failure.get());
+  }
 }
 
 // ---- jobs ----

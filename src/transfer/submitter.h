@@ -59,6 +59,7 @@ class Submitter {
     Selection selection;
     std::int64_t deadline = 0;
     bool copy_now = false;
+    std::unique_ptr<Error> failure;  // of a copy that was made
   };
   struct Call;
 
@@ -72,6 +73,7 @@ class Submitter {
   static void choose_copies(Call& call);
   void plan_all(Call& call, std::vector<SubmitResult>& results) const;
   void copy_small(Call& call) const;
+  static void end_copies(Call& call);
   void start_jobs(Call& call) const;
   static MergeItem merge_item(const Call& call, const Planned& item);
   Job* make_job(Call& call, Planned& item, const MergedRun& run) const;

@@ -9,7 +9,7 @@
 namespace larder::transfer {
 namespace {
 
-constexpr std::chrono::microseconds kGrace{500};
+constexpr std::chrono::microseconds kGrace{1000};
 constexpr int kLooksBeforeDoze = 20;
 
 }  // namespace

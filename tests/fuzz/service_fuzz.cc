@@ -54,6 +54,7 @@ void open_store(node::StoreCore& core) {
   core.routes = std::make_unique<larder::route::RouteTable>(1);
   core.hot->set_authority(*core.routes);
   core.metrics = metrics();
+  core.transfers = std::make_unique<larder::qos::ManagedTransfers>(nullptr);
 }
 
 // One for all inputs: making one costs more than most requests. Never destroyed, as nothing here

@@ -275,11 +275,13 @@ void Dispatcher::piece_done(PieceToken token, const Error* error) noexcept {
 // give_up(), which only sets outcomes and flags.
 void Dispatcher::end_or_retry(Job& job) {
   bool wanted = false;
+  bool to_blame = false;
   {
     const std::lock_guard lock(job.lock);
     wanted = job.error.has_value() && !job.given_up;
+    to_blame = job.error && job.transport != nullptr && blames(job.error->code(), wanted);
   }
-  if (to_blame(job, wanted)) {
+  if (to_blame) {
     breakers_.failed(job.segment->id, job.selection.transport, env::monotonic_now());
   }
   if (wanted && (retry(job) || split(job))) return;
@@ -287,9 +289,7 @@ void Dispatcher::end_or_retry(Job& job) {
 }
 
 // A time-out says as much as an error: whoever did not end by then is not to be relied on.
-bool Dispatcher::to_blame(const Job& job, bool wanted) const {
-  if (job.transport == nullptr || !job.error) return false;
-  const Code code = job.error->code();
+bool Dispatcher::blames(Code code, bool wanted) {
   return code == Code::kDeadlineExceeded || (wanted && another_may_do(code));
 }
 

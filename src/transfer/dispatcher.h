@@ -78,7 +78,7 @@ class Dispatcher final : public PieceSink {
   void hand_out(Handed& pieces);
   void cancel_again(Transport& transport, std::span<const PieceToken> tokens);
   void end_or_retry(Job& job);
-  bool to_blame(const Job& job, bool wanted) const;
+  static bool blames(Code code, bool wanted);
   Result<Selection> select_next(Job& job);
   bool retry(Job& job);
   bool split(Job& job);

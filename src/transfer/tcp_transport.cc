@@ -64,7 +64,7 @@ void TcpTransport::send_now(Peer& peer, std::unique_ptr<TcpCall> call, unsigned 
   auto channel = peer.stream(call->traffic_class(), stream);
   if (!channel) return TcpCall::fail_all(std::move(call), channel.error());
   const auto attendance = call->attended() ? rpc::Attendance::kAssisted : rpc::Attendance::kPumped;
-  if (call->attended()) use(*channel);
+  use(*channel);
   const env::Nanos left =
       call->deadline() == 0 ? timeout_ : call->deadline() - env::monotonic_now();
   TcpCall::send(std::move(call), **channel, std::clamp<env::Nanos>(left, env::kMilli, timeout_),

@@ -66,8 +66,9 @@ class DeviceBooks {
   std::atomic<std::uint64_t> low_bytes_{0};
 };
 
-// One thread at a time, but for wake(). Destroying it cancels what is in flight and waits for that
-// as long as it must; results not taken by then are lost.
+// One thread at a time, but for wake(). Destroying it cancels what is in flight and waits for that;
+// results not taken by then are lost. A device whose operations do not end within seconds even so
+// says in its header what becomes of their memory.
 class BlockQueue {
  public:
   virtual ~BlockQueue() = default;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "larder/status.h"
 
@@ -27,6 +28,7 @@ class AlignedBuffer {
   }
 
   std::byte* data() noexcept { return memory_.get(); }
+  const std::byte* data() const noexcept { return memory_.get(); }
   std::size_t size() const noexcept { return bytes_; }
   std::span<std::byte> span() noexcept { return {memory_.get(), bytes_}; }
 

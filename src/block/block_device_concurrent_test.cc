@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "block/block_testing.h"
+#include "block/fault_device.h"
 #include "block/file_device.h"
 #include "env/temp_directory.h"
 
@@ -67,6 +68,45 @@ TEST(BlockDevicesConcurrent, QueuesOfAFileOnManyThreads) {
   const auto directory = take_value(env::TempDirectory::create("larder-block"));
   run_threads(*take_value(
       FileDevice::open({.path = directory.file("device"), .create = true, .bytes = kBytes})));
+}
+
+TEST(BlockDevicesConcurrent, QueuesOfAFaultDeviceOnManyThreads) {
+  auto inner = take_value(MemoryDevice::create({.bytes = kBytes}));
+  run_threads(*take_value(FaultDevice::create(std::move(inner), {.late = 0.3, .reorder = 0.3})));
+}
+
+TEST(BlockDevicesConcurrent, AWakeEndsAWaitForAStalledDevice) {
+  auto inner = take_value(MemoryDevice::create({.bytes = kBytes}));
+  const auto device = take_value(FaultDevice::create(std::move(inner), {}));
+  const auto queue = queue_of(*device);
+  device->stall();
+  ASSERT_TRUE(queue->submit(BlockOp::flush()));
+  std::thread waker([&] { queue->wake(); });
+  BlockDone done;
+  EXPECT_EQ(queue->wait({&done, 1}, kNoDeadline), 0U);
+  waker.join();
+  std::thread other([&] { device->resume(); });
+  EXPECT_EQ(queue->wait({&done, 1}, within(kSoon)), 1U);
+  other.join();
+}
+
+TEST(BlockDevicesConcurrent, ATimeOutIsToldOnlyWhenTheMemoryIsFree) {
+  auto inner = take_value(MemoryDevice::create({.bytes = kBytes}));
+  const auto device = take_value(FaultDevice::create(std::move(inner), {}));
+  const auto queue = queue_of(*device);
+  device->stall();
+  AlignedBuffer in = buffer_of(4096, std::byte{0xEE});
+  std::atomic<bool> resumed{false};
+  std::thread other([&] {
+    resumed = true;
+    device->resume();
+  });
+  BlockingOptions late;
+  late.deadline = env::monotonic_now();
+  EXPECT_EQ(code_of(read_all(*queue, 0, in.span(), late)), Code::kDeadlineExceeded);
+  EXPECT_TRUE(resumed.load());
+  EXPECT_EQ(queue->in_flight(), 0U);
+  other.join();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "block/fault_device.h"
 #include "block/file_device.h"
 #include "env/fd.h"
 #include "env/temp_directory.h"
@@ -62,6 +63,25 @@ std::unique_ptr<DeviceStage> tmpfs_stage() {
   return stage;
 }
 
+// Over a stage that survives, or over memory.
+class FaultStage final : public DeviceStage {
+ public:
+  FaultStage(std::unique_ptr<DeviceStage> below, const FaultOptions& options)
+      : below_(std::move(below)), options_(options) {
+    reopen();
+  }
+  bool reopen() override {
+    device.reset();
+    below_->reopen();
+    device = take_value(FaultDevice::create(below_->device, options_));
+    return true;
+  }
+
+ private:
+  std::unique_ptr<DeviceStage> below_;
+  const FaultOptions options_;
+};
+
 Result<std::unique_ptr<fileio::IoBackend>> threads(std::size_t depth) {
   LARDER_ASSIGN(auto pool, fileio::PoolBackend::create({.depth = depth, .threads = 3}));
   return std::unique_ptr<fileio::IoBackend>(std::move(pool));
@@ -79,6 +99,18 @@ std::vector<DeviceUnderTest> devices() {
       {"FileThroughThePageCache", [] { return file_stage({.direct = fileio::Direct::kNo}); }},
       {"FileByThreads", [] { return file_stage({.make_backend = threads}); }},
       {"FileOnTmpfs", tmpfs_stage},
+      {"FaultOverMemory",
+       [] {
+         return std::make_unique<FaultStage>(memory_stage({.bytes = 4U << 20U}), FaultOptions());
+       }},
+      {"FaultOverFile",
+       [] { return std::make_unique<FaultStage>(file_stage({}), FaultOptions()); }},
+      {"LateAndReordered",
+       [] {
+         return std::make_unique<FaultStage>(
+             memory_stage({.bytes = 4U << 20U}),
+             FaultOptions{.late = 0.3, .reorder = 0.3, .cache_bytes_max = 100000});
+       }},
   };
 }
 

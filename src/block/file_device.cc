@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -94,6 +95,23 @@ Result<void> check_size(const FileDeviceOptions& options, bool is_device, std::u
   return refuse(options.path, "it has " + std::to_string(now) + " bytes, more than the " +
                                   std::to_string(*options.bytes) +
                                   " asked for, and is never shortened; remove it or ask for more");
+}
+
+// Reserving would take the last block of the disk from everybody before it fails.
+Result<void> check_space(const FileDeviceOptions& options, const fileio::File& file) {
+  struct statvfs space {};
+  struct stat info {};
+  const bool known = options.bytes && options.reserve &&
+                     ::fstatvfs(file.buffered_fd(), &space) == 0 && space.f_blocks > 0 &&
+                     ::fstat(file.buffered_fd(), &info) == 0;
+  if (!known) return {};
+  const std::uint64_t has = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  const std::uint64_t needed = *options.bytes > has ? *options.bytes - has : 0;
+  const std::uint64_t free = std::uint64_t{space.f_bavail} * space.f_frsize;
+  if (needed <= free) return {};
+  return fail(Code::kExhausted, "block device " + options.path + ": " + std::to_string(needed) +
+                                    " more bytes are to be reserved, and " + std::to_string(free) +
+                                    " are free on its disk; make room or ask for less");
 }
 
 // The file's contents and its name outlive a power cut from here on.
@@ -199,6 +217,7 @@ Result<std::shared_ptr<FileDevice>> FileDevice::open(const FileDeviceOptions& op
   LARDER_ASSIGN(const std::uint64_t before, locked.file.size());
   Undo undo(locked.file, locked.created, before);
   LARDER_TRY(check_size(options, locked.file.is_device(), before));
+  LARDER_TRY(check_space(options, locked.file));
   LARDER_ASSIGN(auto file, open_to_use(options, locked.file));
   LARDER_ASSIGN(Geometry geometry, geometry_of(options, file));
   Identity identity{"file", options.path, id_of_file(file)};

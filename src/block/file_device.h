@@ -52,7 +52,8 @@ class FileDevice final : public BlockDevice {
 
   // The device is locked until it and its last queue are gone. A file that was created and could
   // not be used is removed again; one that was grown has its old size.
-  //   kNotFound, kPermissionDenied, kExhausted, kUnavailable   as fileio::File::open()
+  //   kNotFound, kPermissionDenied, kUnavailable   as fileio::File::open()
+  //   kExhausted        less space is free than is to be reserved; no descriptors
   //   kConflict         another process (named) or another device of this one has it
   //   kInvalidArgument  neither a file nor a block device; too small; larger than `bytes`;
   //                     block_bytes too small for it; options that contradict each other

@@ -115,17 +115,27 @@ TEST_F(FileDeviceTest, SaysWhatIsWrongWithASize) {
   EXPECT_FALSE(exists("new"));
 }
 
-TEST_F(FileDeviceTest, WhatCannotBeReservedIsLeftAsItWas) {
-  FileDeviceOptions huge = options("new");
-  huge.bytes = 1ULL << 43U;  // more than the disk of a test has
-  const auto made = FileDevice::open(huge);
-  if (made) GTEST_SKIP() << "this file system reserves anything";
-  EXPECT_TRUE(made.error().code() == Code::kExhausted || made.error().code() == Code::kTooLarge);
+TEST_F(FileDeviceTest, WhatComesToNothingIsLeftAsItWas) {
+  FileDeviceOptions grown = options("new");
+  grown.bytes_min = 2 * kBytes;
+  refused(grown, Code::kInvalidArgument);
   EXPECT_FALSE(exists("new"));
-  make_file("old", kBytes);
-  huge = {.path = directory_.file("old"), .bytes = huge.bytes};
-  EXPECT_FALSE(FileDevice::open(huge));
-  EXPECT_EQ(size_of("old"), kBytes);
+  make_file("old", kBytes / 2);
+  grown.path = directory_.file("old");
+  refused(grown, Code::kInvalidArgument);
+  EXPECT_EQ(size_of("old"), kBytes / 2);
+}
+
+TEST_F(FileDeviceTest, TheDiskIsNotFilledToTheBrimBeforeItSaysNo) {
+  const std::uint64_t free = std::filesystem::space(directory_.path()).available;
+  FileDeviceOptions huge = options("new");
+  huge.bytes = (free + (1ULL << 40U)) / kBytes * kBytes;
+  const std::string why = refused(huge, Code::kExhausted);
+  EXPECT_NE(why.find("are free on its disk"), std::string::npos) << why;
+  EXPECT_FALSE(exists("new"));
+  huge.reserve = false;
+  const auto sparse = FileDevice::open(huge);
+  EXPECT_TRUE(sparse || sparse.error().code() == Code::kTooLarge);
 }
 
 TEST_F(FileDeviceTest, GrowsAndKeepsWhatItHad) {

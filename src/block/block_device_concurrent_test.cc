@@ -90,24 +90,5 @@ TEST(BlockDevicesConcurrent, AWakeEndsAWaitForAStalledDevice) {
   other.join();
 }
 
-TEST(BlockDevicesConcurrent, ATimeOutIsToldOnlyWhenTheMemoryIsFree) {
-  auto inner = take_value(MemoryDevice::create({.bytes = kBytes}));
-  const auto device = take_value(FaultDevice::create(std::move(inner), {}));
-  const auto queue = queue_of(*device);
-  device->stall();
-  AlignedBuffer in = buffer_of(4096, std::byte{0xEE});
-  std::atomic<bool> resumed{false};
-  std::thread other([&] {
-    resumed = true;
-    device->resume();
-  });
-  BlockingOptions late;
-  late.deadline = env::monotonic_now();
-  EXPECT_EQ(code_of(read_all(*queue, 0, in.span(), late)), Code::kDeadlineExceeded);
-  EXPECT_TRUE(resumed.load());
-  EXPECT_EQ(queue->in_flight(), 0U);
-  other.join();
-}
-
 }  // namespace
 }  // namespace larder::block

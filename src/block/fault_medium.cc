@@ -168,7 +168,7 @@ Result<void> FaultMedium::flip_bit(std::uint64_t byte, unsigned bit) {
   if (off_) return fail(Code::kUnavailable, "the power is off; use the device below");
   LARDER_TRY(carry_down());
   const std::uint64_t start = byte / geometry.block_bytes * geometry.block_bytes;
-  LARDER_ASSIGN(auto block, AlignedBuffer::create(geometry.block_bytes, kBlockBytesMax));
+  LARDER_ASSIGN(auto block, AlignedBuffer::create(geometry.block_bytes, alignment()));
   LARDER_TRY(read_all(*below_, start, block.span()));
   block.data()[byte - start] ^= static_cast<std::byte>(1U << bit);
   ++counts_.rotten;

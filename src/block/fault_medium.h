@@ -2,6 +2,7 @@
 // What is behind a FaultDevice: cache, device below, and what is in flight on all queues.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -53,6 +54,10 @@ class FaultMedium {
     std::uint64_t bytes = 0;
   };
 
+  // Of memory for I/O below.
+  std::size_t alignment() const noexcept {
+    return std::max<std::size_t>(below_->geometry().memory_alignment, 64);
+  }
   // All of these under the lock.
   bool chance(double probability);
   bool is_bad(const BlockOp& op) const;

@@ -61,7 +61,7 @@ Result<Change> FaultMedium::change_of(const BlockOp& op) {
   change.offset = op.offset;
   change.bytes = op.bytes();
   if (op.kind == OpKind::kDiscard) return change;
-  LARDER_ASSIGN(change.data, AlignedBuffer::create(change.bytes, kBlockBytesMax));
+  LARDER_ASSIGN(change.data, AlignedBuffer::create(change.bytes, alignment()));
   std::byte* to = change.data.data();
   for (const Piece& piece : op.pieces) {
     std::memcpy(to, piece.data, piece.bytes);
@@ -111,7 +111,7 @@ Result<void> FaultMedium::put(std::uint64_t offset, std::uint64_t bytes, const s
     const std::uint64_t next = std::min(end, (at / kPart + 1) * kPart);
     const std::uint64_t first = at / block * block;
     const std::uint64_t last = (next + block - 1) / block * block;
-    LARDER_ASSIGN(auto memory, AlignedBuffer::create(last - first, kBlockBytesMax));
+    LARDER_ASSIGN(auto memory, AlignedBuffer::create(last - first, alignment()));
     if (first != at || last != next) LARDER_TRY(read_all(*below_, first, memory.span()));
     std::byte* to = memory.data() + (at - first);
     if (data != nullptr) {

@@ -181,7 +181,7 @@ class Load {
 };
 
 TEST(PowerCut, LeavesOfEachSectorWhatWasDurableOrALaterWrite) {
-  const env::TestSeeds seeds = env::test_seeds(30);
+  const env::TestSeeds seeds = env::test_seeds(15);
   std::size_t torn = 0;
   std::size_t old = 0;
   std::size_t cuts = 0;
@@ -216,7 +216,7 @@ TEST(PowerCut, FindsOutALiar) {
   rots.rot = 0.1;
   for (const FaultOptions& options : {flushes_nothing, loses_writes, rots}) {
     std::size_t caught = 0;
-    for (std::uint64_t seed = 1; seed < 40; ++seed) {
+    for (std::uint64_t seed = 1; seed < 25; ++seed) {
       Load load(seed, 0, options);
       load.run();
       caught += load.wrong().empty() ? 0 : 1;

@@ -4,11 +4,20 @@
 #include "env/socket.h"
 
 namespace larder::block {
+namespace {
+
+bool blames_device(const BlockDone& done) noexcept {
+  if (done.code == Code::kCancelled || done.code == Code::kUnsupported) return false;
+  // A flush that found no space has lost writes all the same.
+  return done.code != Code::kExhausted || done.kind == OpKind::kFlush;
+}
+
+}  // namespace
 
 void HealthBook::note(BlockDone& done) {
   if (done.kind == OpKind::kFlush && done.ok() && failed()) done.code = Code::kUnavailable;
   if (done.ok()) return note_success();
-  if (done.code != Code::kCancelled) note_error(done);
+  if (blames_device(done)) note_error(done);
 }
 
 void HealthBook::note_success() {

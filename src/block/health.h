@@ -29,7 +29,8 @@ struct HealthLimits {
   std::uint64_t heal_after = 64;  // consecutive successes; at least 1
 };
 
-// Any thread. What the caller did (cancelled) is no error of the device.
+// Any thread. No error of the device: what the caller stopped, what it cannot do at all, and a
+// write for which there is no space behind it.
 //
 // A flush that failed fails the device at once, and for good: the kernel reports lost writes once
 // and then takes the pages for clean, so that a second flush would succeed without them.

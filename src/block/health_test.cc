@@ -64,12 +64,16 @@ TEST(BlockHealth, AFailedFlushIsFinalAndSpoilsThoseThatRun) {
   EXPECT_EQ(note(book, OpKind::kRead, Code::kOk), Code::kOk);
 }
 
-TEST(BlockHealth, WhatTheCallerStoppedIsNoError) {
+TEST(BlockHealth, WhatIsNotItsFaultIsNoError) {
   HealthBook book({.fail_after = 1, .heal_after = 1});
   note(book, OpKind::kFlush, Code::kCancelled);
   note(book, OpKind::kRead, Code::kCancelled);
+  note(book, OpKind::kDiscard, Code::kUnsupported);
+  note(book, OpKind::kWrite, Code::kExhausted);
   EXPECT_EQ(book.now().state, HealthState::kHealthy);
   EXPECT_EQ(book.now().errors, 0U);
+  note(book, OpKind::kFlush, Code::kExhausted);
+  EXPECT_EQ(book.now().state, HealthState::kFailed);
 }
 
 }  // namespace

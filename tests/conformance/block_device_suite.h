@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct DeviceUnderTest {
   std::string name;                                     // letters and digits
   std::function<std::unique_ptr<DeviceStage>()> stage;  // nullptr: not on this host
 };
+
+inline void PrintTo(const DeviceUnderTest& device, std::ostream* out) {
+  *out << device.name;
+}
 
 class BlockDeviceConformance : public testing::TestWithParam<DeviceUnderTest> {
  protected:

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// One FileQueue as a BlockQueue. Every piece of memory is an operation of the file queue, whose tag
+// is the number of the slot that keeps the block operation until the last of them has ended.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+
+#include "block/file_device_state.h"
+#include "fileio/file_errors.h"
+
+namespace larder::block {
+namespace {
+
+constexpr std::size_t kBatch = 64;  // results taken from the file queue in one go
+
+class FileBlockQueue final : public BlockQueue {
+ public:
+  FileBlockQueue(std::shared_ptr<DeviceBooks> books, std::shared_ptr<FileDeviceState> state,
+                 std::unique_ptr<fileio::FileQueue> queue, std::size_t depth)
+      : BlockQueue(std::move(books), depth),
+        state_(std::move(state)),
+        queue_(std::move(queue)),
+        slots_(depth) {
+    for (std::uint32_t i = 0; i < depth; ++i) free_.push_back(i);
+  }
+  ~FileBlockQueue() override { state_->leave(queue_.get()); }
+
+  Result<void> enter() { return state_->enter(queue_.get()); }
+
+  void start() override { queue_->start(); }
+  void wake() noexcept override { queue_->wake(); }
+  bool quiesce(env::Nanos deadline) override {
+    const bool quiet = queue_->quiesce(deadline);
+    reap();
+    return quiet;
+  }
+
+ protected:
+  Result<void> take(const BlockOp& op) override;
+  std::size_t collect(std::span<BlockDone> into) override {
+    reap();
+    return give(into);
+  }
+  std::size_t collect_by(std::span<BlockDone> into, env::Nanos deadline) override;
+
+ private:
+  struct Slot {
+    BlockDone done;
+    std::uint32_t parts = 0;  // that have not ended
+  };
+
+  Result<void> begin(std::uint32_t number, const BlockOp& op);
+  void discard(std::uint32_t number);
+  void end(std::uint32_t number);
+  void reap();
+  void note(std::span<const fileio::FileDone> done);
+  std::size_t give(std::span<BlockDone> into);
+
+  std::shared_ptr<FileDeviceState> state_;
+  std::unique_ptr<fileio::FileQueue> queue_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+  std::deque<std::uint32_t> ended_;  // for poll(); at most depth
+  std::array<fileio::FileDone, kBatch> batch_;
+};
+
+Result<void> FileBlockQueue::take(const BlockOp& op) {
+  const std::uint32_t number = free_.back();
+  slots_[number] = {{op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id}, 0};
+  if (op.kind == OpKind::kDiscard) {
+    discard(number);
+  } else {
+    LARDER_TRY(begin(number, op));
+  }
+  free_.pop_back();
+  return {};
+}
+
+Result<void> FileBlockQueue::begin(std::uint32_t number, const BlockOp& op) {
+  Slot& slot = slots_[number];
+  if (op.kind == OpKind::kFlush) {
+    LARDER_TRY(queue_->submit(fileio::FileOp::flush(state_->file(), number)));
+    slot.parts = 1;
+    return {};
+  }
+  const auto kind =
+      op.kind == OpKind::kRead ? fileio::FileOpKind::kRead : fileio::FileOpKind::kWrite;
+  std::uint64_t offset = op.offset;
+  for (const Piece& piece : op.pieces) {
+    const auto taken =
+        queue_->submit({kind, &state_->file(), offset, piece.data, piece.bytes, number});
+    if (!taken && slot.parts == 0) return fail(taken.error());
+    // The file queue broke in between: what it has must end before this may.
+    if (!taken) {
+      slot.done.code = Code::kUnavailable;
+      return {};
+    }
+    ++slot.parts;
+    offset += piece.bytes;
+  }
+  return {};
+}
+
+// The file core has no such operation. It is rare, and quick where it only changes extents.
+void FileBlockQueue::discard(std::uint32_t number) {
+  BlockDone& done = slots_[number].done;
+  const int error = state_->discard(done.offset, done.bytes);
+  if (error != 0) {
+    done.code = error == EOPNOTSUPP ? Code::kUnsupported : fileio::code_of_errno(error);
+    done.sys_errno = error;
+  }
+  end(number);
+}
+
+void FileBlockQueue::end(std::uint32_t number) {
+  ended_.push_back(number);
+}
+
+void FileBlockQueue::reap() {
+  for (std::size_t count = kBatch; count == kBatch;) {
+    count = queue_->poll(batch_);
+    note({batch_.data(), count});
+  }
+}
+
+void FileBlockQueue::note(std::span<const fileio::FileDone> done) {
+  for (const fileio::FileDone& one : done) {
+    const auto number = static_cast<std::uint32_t>(one.tag);
+    Slot& slot = slots_[number];
+    // A real error says more than that the rest was stopped.
+    const bool tells = !one.ok() && (slot.done.ok() || slot.done.code == Code::kCancelled);
+    if (tells) {
+      slot.done.code = one.code;
+      slot.done.sys_errno = one.sys_errno;
+    }
+    if (--slot.parts == 0) end(number);
+  }
+}
+
+std::size_t FileBlockQueue::give(std::span<BlockDone> into) {
+  std::size_t count = 0;
+  for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
+    into[count++] = slots_[ended_.front()].done;
+    free_.push_back(ended_.front());
+  }
+  return count;
+}
+
+std::size_t FileBlockQueue::collect_by(std::span<BlockDone> into, env::Nanos deadline) {
+  for (;;) {
+    if (!ended_.empty()) return collect(into);
+    const std::size_t count = queue_->wait(batch_, deadline);
+    note({batch_.data(), count});
+    if (count == 0) return give(into);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BlockQueue>> make_file_queue(std::shared_ptr<DeviceBooks> books,
+                                                    std::shared_ptr<FileDeviceState> state,
+                                                    std::unique_ptr<fileio::IoBackend> backend,
+                                                    std::size_t depth) {
+  fileio::FileQueueOptions options;
+  options.ops_max = depth * kPiecesMax;
+  options.bounces = 1;  // what is aligned needs none
+  LARDER_ASSIGN(auto files, fileio::FileQueue::create(std::move(backend), options));
+  auto queue =
+      std::make_unique<FileBlockQueue>(std::move(books), std::move(state), std::move(files), depth);
+  LARDER_TRY(queue->enter());
+  return std::unique_ptr<BlockQueue>(std::move(queue));
+}
+
+}  // namespace larder::block

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a FileDevice and its queues share.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "block/block_device.h"
+#include "fileio/file_queue.h"
+
+namespace larder::block {
+
+// Any thread.
+class FileDeviceState {
+ public:
+  FileDeviceState(fileio::File lock, fileio::File file, bool reserved)
+      : lock_(std::move(lock)), file_(std::move(file)), reserved_(reserved) {}
+
+  const fileio::File& file() const noexcept { return file_; }
+  // Blocks; see kDiscard. 0, or an errno.
+  int discard(std::uint64_t offset, std::uint64_t bytes) const;
+
+  // Tells the queue of all buffers, now and later. kExhausted: kQueuesMax are there.
+  Result<void> enter(fileio::FileQueue* queue);
+  void leave(fileio::FileQueue* queue);
+  bool add_buffer(std::span<std::byte> memory);
+  void remove_buffer(std::span<std::byte> memory);
+
+ private:
+  fileio::File lock_;  // never read or written: its descriptor holds the lock
+  fileio::File file_;
+  const bool reserved_;
+  // Guards the lists. Held while queues are told, although that asks the kernel: a queue that came
+  // or went meanwhile would keep memory pinned that is not there any more. Not on the path of I/O.
+  std::mutex mutex_;
+  std::vector<fileio::FileQueue*> queues_;
+  std::vector<std::span<std::byte>> buffers_;
+};
+
+// kExhausted: no memory.
+Result<std::unique_ptr<BlockQueue>> make_file_queue(std::shared_ptr<DeviceBooks> books,
+                                                    std::shared_ptr<FileDeviceState> state,
+                                                    std::unique_ptr<fileio::IoBackend> backend,
+                                                    std::size_t depth);
+
+}  // namespace larder::block

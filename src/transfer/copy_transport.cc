@@ -109,6 +109,12 @@ bool CopyTransport::help() {
   return true;
 }
 
+// The last pieces are with workers: some 100 us.
+bool CopyTransport::worth_polling() const {
+  const std::lock_guard lock(mutex_);
+  return running_ > 0;
+}
+
 void CopyTransport::rest() {
   const std::lock_guard lock(mutex_);
   if (workers_.empty()) workers_.emplace_back([this] { run_worker(); });

@@ -28,6 +28,7 @@ class CopyTransport final : public Transport {
   void submit(std::span<const Piece* const> pieces) override;
   void cancel(PieceToken token) noexcept override;
   bool help() override;
+  bool worth_polling() const override;
   void rest() override;
   bool drain(std::int64_t deadline) override;
 
@@ -43,7 +44,7 @@ class CopyTransport final : public Transport {
 
   const TransportType type_;
   PieceSink& sink_;
-  std::mutex mutex_;              // the rest
+  mutable std::mutex mutex_;      // the rest
   std::condition_variable work_;  // workers sleep here and nobody else: a new piece wakes one
   std::condition_variable drained_;
   TwoClassQueue waiting_;

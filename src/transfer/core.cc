@@ -514,9 +514,12 @@ Result<BatchStatus> TransferEngine::Core::wait(BatchId id, std::chrono::nanoseco
     const bool helped = std::any_of(transports_.begin(), transports_.end(),
                                     [](const auto& transport) { return transport->help(); });
     now = env::monotonic_now();
-    if (helped) spin_end = now + spin;
-    const bool crowded = !helped && polls % kPollsPerYield == 0 && env::yield_core();
-    if (helped || (!crowded && now <= spin_end && ticket.granted())) continue;
+    if (helped) {
+      spin_end = now + spin;
+      continue;
+    }
+    const bool crowded = polls % kPollsPerYield == 0 && env::yield_core();
+    if (!crowded && now <= spin_end && ticket.granted() && worth_polling()) continue;
     if (!doze(*found.get(), deadline) && rest_until_idle(*found.get(), deadline)) break;
     now = env::monotonic_now();
   }
@@ -530,6 +533,12 @@ Result<BatchStatus> TransferEngine::Core::wait(BatchId id, std::chrono::nanoseco
                           status.pending, status.unquiet));
 }
 
+// Of what goes on in other threads alone (files, device memory) polling would only take the core.
+bool TransferEngine::Core::worth_polling() const {
+  return std::any_of(transports_.begin(), transports_.end(),
+                     [](const auto& transport) { return transport->worth_polling(); });
+}
+
 void TransferEngine::Core::rest() {
   for (const auto& transport : transports_) transport->rest();
 }
@@ -537,10 +546,14 @@ void TransferEngine::Core::rest() {
 // Where the answers arrive, if that is possible. False: it is not, and this did not sleep.
 bool TransferEngine::Core::doze(Batch& batch, std::int64_t deadline) {
   thread_local const env::Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.valid()) return false;
+  if (!wake.valid() || !worth_polling()) return false;
   std::uint64_t old = 0;
   [[maybe_unused]] const ssize_t n = ::read(wake.get(), &old, sizeof(old));
   if (!batch.wake_by(wake.get())) return true;
+  // This thread does not come back to those before it is told.
+  for (const auto& transport : transports_) {
+    if (transport->type() != TransportType::kTcp) transport->rest();
+  }
   const bool dozed =
       std::any_of(transports_.begin(), transports_.end(),
                   [&](const auto& transport) { return transport->doze(wake.get(), deadline); });

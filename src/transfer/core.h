@@ -79,6 +79,7 @@ class TransferEngine::Core {
   Result<void> listen();
   Result<void> export_unmanaged();
   void drop_unused_peers();
+  bool worth_polling() const;
   void rest();
   bool doze(transfer::Batch& batch, std::int64_t deadline);
   bool rest_until_idle(transfer::Batch& batch, std::int64_t deadline);

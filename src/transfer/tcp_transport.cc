@@ -176,6 +176,12 @@ bool TcpTransport::help() {
   return came;
 }
 
+bool TcpTransport::worth_polling() const {
+  const auto all = work();
+  return std::any_of(all->channels.begin(), all->channels.end(),
+                     [](const auto& channel) { return channel->in_flight() > 0; });
+}
+
 void TcpTransport::rest() {
   for (const auto& channel : work()->channels) {
     if (channel->in_flight() > 0) channel->hand_over();

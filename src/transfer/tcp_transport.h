@@ -27,6 +27,7 @@ class TcpTransport final : public Transport {
   void cancel(PieceToken token) noexcept override;
   bool help() override;
   bool look() override;
+  bool worth_polling() const override;
   void rest() override;
   bool doze(int wake, std::int64_t deadline) override;
   bool drain(std::int64_t deadline) override;

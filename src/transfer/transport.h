@@ -64,6 +64,8 @@ class Transport {
   virtual bool help() { return false; }
   // The same for what takes next to no time: picking up what has come.
   virtual bool look() { return false; }
+  // Something is under way that a lent thread may soon see end: to poll for it beats a sleep.
+  virtual bool worth_polling() const { return false; }
   // The thread that helped or looked will not come back soon.
   virtual void rest() {}
   // The calling thread sleeps here until there is something for look(), `wake` is readable, or

@@ -136,7 +136,9 @@ void Dispatcher::begin(Job& job, Handed& out) {
         task.record.started.store(now, std::memory_order_relaxed);
         task.record.attempts.fetch_add(1, std::memory_order_relaxed);
       }
-      for (std::uint32_t i = 0; i < Job::kWindow && next_piece(job, out); ++i) {
+      const bool staged_write = job.selection.staged && job.opcode == Opcode::kWrite;
+      const std::uint32_t window = staged_write ? Job::kStagedWriteWindow : Job::kWindow;
+      for (std::uint32_t i = 0; i < window && next_piece(job, out); ++i) {
       }
     } else {
       job.error = plan.error();
@@ -171,7 +173,7 @@ bool Dispatcher::next_piece(Job& job, Handed& out) {
   piece.deadline = job.deadline;
   piece.trace_id = job.trace_id;
   piece.attended = !job.batch->has_listeners();
-  piece.token = {job.index * Job::kWindow + place, ++free->generation};
+  piece.token = {job.index * Job::kSlots + place, ++free->generation};
   ++job.in_flight;
   job.batch->task(job.first_task).record.pieces.fetch_add(1, std::memory_order_relaxed);
   out.emplace_back(job.transport, &piece);
@@ -227,12 +229,12 @@ void Dispatcher::hand_out(Handed& pieces) {
 // transport does not know.
 void Dispatcher::cancel_again(Transport& transport, std::span<const PieceToken> tokens) {
   for (const PieceToken token : tokens) {
-    Job& job = *jobs_.at(token.index / Job::kWindow);
+    Job& job = *jobs_.at(token.index / Job::kSlots);
     if (!job.given_up.load(std::memory_order_relaxed)) continue;
     bool runs = false;
     {
       const std::lock_guard lock(job.lock);
-      const PieceSlot& slot = job.slots[token.index % Job::kWindow];
+      const PieceSlot& slot = job.slots[token.index % Job::kSlots];
       runs = job.given_up && slot.generation == token.generation;
     }
     if (runs) transport.cancel(token);
@@ -242,13 +244,13 @@ void Dispatcher::cancel_again(Transport& transport, std::span<const PieceToken> 
 // ---- pieces in ----
 
 void Dispatcher::piece_done(PieceToken token, const Error* error) noexcept {
-  Job* const job = jobs_.at(token.index / Job::kWindow);
+  Job* const job = jobs_.at(token.index / Job::kSlots);
   if (job == nullptr) return static_cast<void>(strays_.fetch_add(1));
   Handed next;
   bool over = false;
   {
     const std::lock_guard lock(job->lock);
-    PieceSlot& slot = job->slots[token.index % Job::kWindow];
+    PieceSlot& slot = job->slots[token.index % Job::kSlots];
     if (slot.generation != token.generation || token.generation % 2 == 0) {
       strays_.fetch_add(1, std::memory_order_relaxed);
       return;

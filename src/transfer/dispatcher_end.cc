@@ -44,7 +44,7 @@ std::vector<std::unique_ptr<Error>> Dispatcher::copies_for(Job& job, const Error
 bool Dispatcher::give_up_job(std::uint32_t index, std::uint32_t generation, Outcome outcome,
                              const Error& error, const Task* only) {
   Job* const job = jobs_.at(index);
-  std::array<PieceToken, Job::kWindow> tokens;
+  std::array<PieceToken, Job::kSlots> tokens;
   std::size_t count = 0;
   std::uint32_t decided = 0;
   Transport* with = nullptr;

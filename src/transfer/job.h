@@ -29,7 +29,12 @@ struct PieceSlot {
 };
 
 struct Job {
-  static constexpr std::uint32_t kWindow = 8;  // pieces with the transport at a time
+  // Pieces with the transport at a time. Of staged writes twice as many: copies take their turns,
+  // and the disk behind them wants some at once (16 MiB: 0.87 of the disk, with 8 pieces 0.77;
+  // reads 0.75 and 0.79).
+  static constexpr std::uint32_t kWindow = 8;
+  static constexpr std::uint32_t kStagedWriteWindow = 16;
+  static constexpr std::uint32_t kSlots = kStagedWriteWindow;
 
   // Set by whoever makes it, constant until it ends.
   BatchRef batch;
@@ -66,7 +71,7 @@ struct Job {
   std::atomic<bool> given_up{false};
   std::uint64_t quarantined = 0;
   std::optional<Error> error;  // the first one
-  std::array<PieceSlot, kWindow> slots;
+  std::array<PieceSlot, kSlots> slots;
 };
 
 }  // namespace larder::transfer

@@ -212,15 +212,9 @@ Result<void> Node::Impl::add_gauges() {
 
 Result<void> Node::Impl::add_unmanaged() {
   const rpc::ServerCounters& rpc = server->counters();
-  const std::pair<Resource, const std::atomic<std::uint64_t>*> ways[] = {
-      {Resource::kNicRx, &rpc.payload_in}, {Resource::kNicTx, &rpc.payload_out}};
-  for (const auto& [resource, moved] : ways) {
-    LARDER_ASSIGN(obs::CallbackHandle handle,
-                  core.transfers->export_unmanaged("frames", resource, [moved = moved] {
-                    return moved->load(std::memory_order_relaxed);
-                  }));
-    gauges.push_back(std::move(handle));
-  }
+  LARDER_ASSIGN(auto handles, core.transfers->export_unmanaged_payload("frames", rpc.payload_in,
+                                                                       rpc.payload_out));
+  for (auto& handle : handles) gauges.push_back(std::move(handle));
   return {};
 }
 

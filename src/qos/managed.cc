@@ -72,4 +72,15 @@ Result<obs::CallbackHandle> ManagedTransfers::export_unmanaged(
       {{"path", std::string(path)}, {"resource", std::string(resource_name(resource))}});
 }
 
+Result<std::array<obs::CallbackHandle, 2>> ManagedTransfers::export_unmanaged_payload(
+    std::string_view path, const std::atomic<std::uint64_t>& in,
+    const std::atomic<std::uint64_t>& out) {
+  const auto read = [](const std::atomic<std::uint64_t>& moved) {
+    return [&moved] { return moved.load(std::memory_order_relaxed); };
+  };
+  LARDER_ASSIGN(obs::CallbackHandle received, export_unmanaged(path, Resource::kNicRx, read(in)));
+  LARDER_ASSIGN(obs::CallbackHandle sent, export_unmanaged(path, Resource::kNicTx, read(out)));
+  return std::array<obs::CallbackHandle, 2>{std::move(received), std::move(sent)};
+}
+
 }  // namespace larder::qos

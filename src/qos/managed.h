@@ -66,6 +66,11 @@ class ManagedTransfers {
   // told. `moved` is asked at each scrape, while the handle lives.
   Result<obs::CallbackHandle> export_unmanaged(std::string_view path, Resource resource,
                                                std::function<std::uint64_t()> moved);
+  // The same for what a server receives (kNicRx) and sends (kNicTx) as payload; both outlive the
+  // handles.
+  Result<std::array<obs::CallbackHandle, 2>> export_unmanaged_payload(
+      std::string_view path, const std::atomic<std::uint64_t>& in,
+      const std::atomic<std::uint64_t>& out);
   obs::Registry& registry() noexcept { return telemetry_.registry(); }
 
  private:

@@ -225,15 +225,9 @@ Result<void> TransferEngine::Core::listen() {
 
 Result<void> TransferEngine::Core::export_unmanaged() {
   const rpc::ServerCounters& rpc = server_->counters();
-  const std::pair<Resource, const std::atomic<std::uint64_t>*> ways[] = {
-      {Resource::kNicRx, &rpc.payload_in}, {Resource::kNicTx, &rpc.payload_out}};
-  for (const auto& [resource, moved] : ways) {
-    LARDER_ASSIGN(obs::CallbackHandle handle,
-                  service_->books().export_unmanaged("peers", resource, [moved = moved] {
-                    return moved->load(std::memory_order_relaxed);
-                  }));
-    gauges_.push_back(std::move(handle));
-  }
+  LARDER_ASSIGN(auto handles, service_->books().export_unmanaged_payload("peers", rpc.payload_in,
+                                                                         rpc.payload_out));
+  for (auto& handle : handles) gauges_.push_back(std::move(handle));
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include "env/clock.h"
 #include "larder/transfer.h"
+#include "obs/metrics.h"
 
 namespace larder {
 namespace {
@@ -52,6 +53,7 @@ class PeerTest : public testing::TestWithParam<std::string> {
     TransferConfig config;
     config.transports = {"memcpy", "tcp", "shm"};
     config.listen = {address_.empty() ? "tcp:127.0.0.1:0" : address_};
+    config.metrics = &server_metrics_;
     server_ = make_engine(std::move(config));
     address_ = server_->addresses().front();
   }
@@ -78,6 +80,7 @@ class PeerTest : public testing::TestWithParam<std::string> {
     return status;
   }
 
+  obs::Registry server_metrics_;
   std::string address_;
   std::unique_ptr<TransferEngine> server_;
   std::unique_ptr<TransferEngine> client_;
@@ -103,6 +106,18 @@ TEST_P(PeerTest, MovesBytesBothWaysInEverySize) {
     near[0] = ~near[0];
     ASSERT_EQ(run(request(Opcode::kWrite, near, far, bytes)).message, "");
     EXPECT_EQ(std::memcmp(near, far, bytes), 0);
+  }
+}
+
+TEST_P(PeerTest, WhatAnEngineServesIsInItsBooks) {
+  std::byte* const far = filled(*server_, kMiB, 1);
+  std::byte* const near = filled(*client_, kMiB, 2);
+  ASSERT_EQ(run(request(Opcode::kRead, near, far, kMiB)).outcome, Outcome::kCompleted);
+  ASSERT_EQ(run(request(Opcode::kWrite, near, far, kMiB)).outcome, Outcome::kCompleted);
+  for (const std::string resource : {"nic_rx", "nic_tx"}) {
+    const std::string series =
+        "larder_unmanaged_transfer_bytes{path=\"peers\",resource=\"" + resource + "\"} 0\n";
+    EXPECT_NE(server_metrics_.text().find(series), std::string::npos) << resource;
   }
 }
 

@@ -15,7 +15,6 @@
 namespace larder::transfer {
 namespace {
 
-constexpr unsigned kLowTurn = 8;
 // How long copies are waited for before new pieces are looked at.
 constexpr env::Nanos kCopyWait = 50 * env::kMicro;
 
@@ -78,23 +77,14 @@ void Stager::submit(std::span<const Piece* const> pieces) {
   {
     const std::lock_guard lock(mutex_);
     unfinished_ += pieces.size();
-    for (const Piece* const piece : pieces) {
-      (piece->traffic_class == TrafficClass::kHigh ? high_ : low_).push_back(piece);
-    }
+    for (const Piece* const piece : pieces) waiting_.push(piece);
   }
   changed_.notify_one();
 }
 
 bool Stager::take_back(PieceToken token) {
   const std::lock_guard lock(mutex_);
-  for (auto* queue : {&high_, &low_}) {
-    const auto at = std::find_if(queue->begin(), queue->end(),
-                                 [&](const Piece* piece) { return same(piece->token, token); });
-    if (at == queue->end()) continue;
-    queue->erase(at);
-    return true;
-  }
-  return false;
+  return waiting_.remove(token) != nullptr;
 }
 
 void Stager::cancel(PieceToken token) noexcept {
@@ -133,7 +123,7 @@ void Stager::run() {
       std::unique_lock lock(mutex_);
       if (copies_ == 0) {
         changed_.wait(lock, [this] {
-          const bool startable = !free_.empty() && !(high_.empty() && low_.empty());
+          const bool startable = !free_.empty() && !waiting_.empty();
           return startable || !moved_.empty() || (stopping_ && unfinished_ == 0);
         });
       }
@@ -155,7 +145,7 @@ bool Stager::start_some() {
     {
       const std::lock_guard lock(mutex_);
       if (free_.empty()) return any;
-      const Piece* const piece = take();
+      const Piece* const piece = waiting_.take();
       if (piece == nullptr) return any;
       index = free_.back();
       free_.pop_back();
@@ -165,15 +155,6 @@ bool Stager::start_some() {
     begin(index);
     any = true;
   }
-}
-
-const Piece* Stager::take() {
-  const bool low_turn = ++turns_ % kLowTurn == 0;
-  auto& from = (low_turn && !low_.empty()) || high_.empty() ? low_ : high_;
-  if (from.empty()) return nullptr;
-  const Piece* const piece = from.front();
-  from.pop_front();
-  return piece;
 }
 
 void Stager::begin(std::uint32_t index) {

@@ -12,7 +12,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,7 @@
 
 #include "platform/platform_set.h"
 #include "transfer/transport.h"
+#include "transfer/two_class_queue.h"
 
 namespace larder::transfer {
 
@@ -73,7 +73,6 @@ class Stager final : public Transport {
   void inner_done(PieceToken token, const Error* error) noexcept;
   void run();
   bool start_some();
-  const Piece* take();
   void begin(std::uint32_t index);
   bool take_back(PieceToken token);
   void hand_out();
@@ -99,12 +98,10 @@ class Stager final : public Transport {
   std::mutex mutex_;  // the rest
   std::condition_variable changed_;
   std::condition_variable drained_;
-  std::deque<const Piece*> high_;
-  std::deque<const Piece*> low_;
+  TwoClassQueue waiting_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> moved_;  // places that the transport is done with
   std::size_t unfinished_ = 0;
-  unsigned turns_ = 0;
   bool stopping_ = false;
   std::thread thread_;
   std::unique_ptr<Transport> inner_;  // goes first: it writes into the buffers

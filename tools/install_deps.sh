@@ -10,7 +10,7 @@ set -euo pipefail
 
 BUILD=(g++ make cmake ninja-build ccache pkg-config libfmt-dev libspdlog-dev libprotobuf-dev
   protobuf-compiler libcpp-httplib-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev
-  nlohmann-json3-dev libxxhash-dev libexpected-dev libssl-dev liburing-dev)
+  nlohmann-json3-dev libxxhash-dev libexpected-dev libssl-dev liburing-dev libisal-dev)
 TEST=(libgtest-dev libgmock-dev googletest clang-format python3 redis-server redis-tools)
 FUZZ=(clang-16 libclang-rt-16-dev)
 

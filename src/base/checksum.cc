@@ -4,6 +4,7 @@
 #define XXH_STATIC_LINKING_ONLY  // for the layout of the streaming state
 // xxh_x86dispatch.h where there is one (x86-64), else xxhash.h: CMakeLists.txt chooses.
 #include LARDER_XXH_HEADER
+#include <isa-l/crc.h>
 
 #include <algorithm>
 #include <cstring>
@@ -63,6 +64,19 @@ void copy_and_update(std::byte* to, std::span<const std::byte> from, Checksum64&
     to += n;
     from = from.subspan(n);
   }
+}
+
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  constexpr std::size_t kStepBytes = std::size_t{1} << 30;  // the library takes an int
+  std::uint32_t crc = ~before;
+  while (!bytes.empty()) {
+    const std::span<const std::byte> step = bytes.first(std::min(bytes.size(), kStepBytes));
+    // It only reads, but does not say so.
+    auto* data = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(step.data()));
+    crc = crc32_iscsi(data, static_cast<int>(step.size()), crc);
+    bytes = bytes.subspan(step.size());
+  }
+  return ~crc;
 }
 
 }  // namespace larder

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 from libxxhash, dispatched at run time to the widest vector unit the CPU has.
+// XXH3 from libxxhash, dispatched at run time to the widest vector unit the CPU has, for contents;
+// CRC-32C from ISA-L for structures on disk.
 #pragma once
 
 #include <cstddef>
@@ -38,5 +39,8 @@ class Checksum64 {
 // Copies and checksums in one pass: each piece is hashed while it is in the nearest cache. The copy
 // is what is hashed, so the sum is right even when someone writes to the source meanwhile.
 void copy_and_update(std::byte* to, std::span<const std::byte> from, Checksum64& sum) noexcept;
+
+// CRC-32C (Castagnoli, RFC 3720 B.4). `before`: the CRC of what comes before these bytes.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace larder

@@ -96,5 +96,21 @@ TEST(Checksum, SeedChangesTheHash) {
   EXPECT_EQ(hash64("key"), hash64("key", 0));
 }
 
+// RFC 3720 B.4, and the check value of the catalogue.
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(crc32c({}), 0U);
+  EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283U);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32)), 0x8a9136aaU);
+  EXPECT_EQ(crc32c(std::vector<std::byte>(32, std::byte{0xff})), 0x62a8ab43U);
+}
+
+TEST(Crc32c, GoesOnWhereItStopped) {
+  const std::vector<std::byte> bytes = pattern(1000, 3);
+  const std::span<const std::byte> all(bytes);
+  for (const std::size_t cut : {0, 1, 7, 512, 999, 1000}) {
+    EXPECT_EQ(crc32c(all.subspan(cut), crc32c(all.first(cut))), crc32c(all)) << cut;
+  }
+}
+
 }  // namespace
 }  // namespace larder

@@ -19,7 +19,7 @@
 #include "larder/status.h"
 #include "route/authority.h"
 #include "tier/hot/clock_policy.h"
-#include "tier/hot/offset_allocator.h"
+#include "base/offset_allocator.h"
 #include "tier/hot/segment.h"
 
 namespace larder::tier {

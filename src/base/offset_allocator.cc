@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/hot/offset_allocator.h"
+#include "base/offset_allocator.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <exception>
 #include <new>
 
-namespace larder::tier {
+namespace larder {
 namespace {
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t step) noexcept {
@@ -302,4 +302,4 @@ std::string OffsetAllocator::check_bins(std::uint64_t free_blocks) const {
   return {};
 }
 
-}  // namespace larder::tier
+}  // namespace larder

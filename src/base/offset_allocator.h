@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which parts of a segment are taken. It hands out offsets and never touches the memory itself.
+// Which parts of a segment or a device are taken. It hands out offsets and never touches what lies
+// there.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 #include "larder/status.h"
 
-namespace larder::tier {
+namespace larder {
 
 // One range that is in use. Keep it whole: free() checks every field against what it gave out.
 struct Allocation {
@@ -127,4 +128,4 @@ class OffsetAllocator {
   std::array<std::array<std::uint32_t, kSubBins>, kRows> heads_{};
 };
 
-}  // namespace larder::tier
+}  // namespace larder

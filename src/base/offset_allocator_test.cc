@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tier/hot/offset_allocator.h"
+#include "base/offset_allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace larder::tier {
+namespace larder {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
@@ -257,4 +257,4 @@ TEST(OffsetAllocator, FragmentationStaysSmall) {
 }
 
 }  // namespace
-}  // namespace larder::tier
+}  // namespace larder

@@ -19,6 +19,7 @@ EntryRef EntryFields::make() const {
   entry->slot_ = hot.slot;
   entry->tag_ = hot.tag;
   entry->segment_ = hot.segment;
+  entry->cold_.store(cold, std::memory_order_relaxed);
   entry->space_ = key.space;
   entry->key_bytes_ = static_cast<std::uint16_t>(key.key.size());
   std::memcpy(static_cast<void*>(entry + 1), key.key.data(), key.key.size());

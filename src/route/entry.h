@@ -19,6 +19,9 @@ struct KeyRef {
 
 enum class RouteState : std::uint8_t { kActive = 0, kDeleting = 1 };
 
+// HotReplica::segment of an object that has no copy in memory.
+inline constexpr std::uint16_t kNoSegment = 0xffff;
+
 // Where the hot copy lies. Node and tag are the allocator's, slot indexes the shared version table.
 struct HotReplica {
   std::uint64_t offset = 0;
@@ -26,6 +29,8 @@ struct HotReplica {
   std::uint32_t slot = 0;
   std::uint16_t tag = 0;
   std::uint16_t segment = 0;
+
+  bool present() const noexcept { return segment != kNoSegment; }
 };
 
 class Entry;
@@ -41,7 +46,16 @@ class ReplicaOwner {
   virtual void on_release(const Entry& entry) noexcept = 0;
 };
 
-// Allocated together with its key by make_entry(). Immutable once published, but for the counters.
+// Keeps the records on devices that entries name by a place: a number of the tier's, never 0.
+class RecordOwner {
+ public:
+  virtual ~RecordOwner() = default;
+  // No route leads to the record any more. Under the table's lock: short, and without the table.
+  virtual void on_forgotten(std::uint64_t place) noexcept = 0;
+};
+
+// Allocated together with its key by make_entry(). Immutable once published, but for the counters
+// and the place of its record.
 class Entry {
  public:
   std::uint64_t hash() const noexcept { return hash_; }
@@ -53,6 +67,9 @@ class Entry {
   std::uint64_t length() const noexcept { return std::uint64_t{last_byte_} + 1; }
   std::uint64_t checksum() const noexcept { return checksum_; }
   HotReplica hot() const noexcept { return {offset_, node_, slot_, tag_, segment_}; }
+  bool has_hot() const noexcept { return segment_ != kNoSegment; }
+  // Its record on a device; 0: none, or no longer this entry's. Changed by the table only.
+  std::uint64_t cold() const noexcept { return cold_.load(std::memory_order_acquire); }
   bool matches(const KeyRef& key) const noexcept {
     return hash_ == key.hash && space_ == key.space && this->key() == key.key;
   }
@@ -74,9 +91,10 @@ class Entry {
   friend struct EntryFields;
   Entry() = default;
 
-  // 72 bytes, so that with a key of up to 48 an entry is a heap block of 128. What a look-up reads
+  // 80 bytes, so that with a key of up to 40 an entry is a heap block of 128. What a look-up reads
   // comes last, next to the key.
-  ReplicaOwner* owner_ = nullptr;
+  ReplicaOwner* owner_ = nullptr;  // of the hot copy
+  std::atomic<std::uint64_t> cold_{0};
   std::uint64_t checksum_ = 0;
   std::uint64_t offset_ = 0;
   mutable std::atomic<std::uint32_t> pins_{0};
@@ -131,6 +149,7 @@ struct EntryFields {
   std::uint64_t length = 1;  // 1 to 4 GiB
   std::uint64_t checksum = 0;
   HotReplica hot = {};
+  std::uint64_t cold = 0;
   ReplicaOwner* owner = nullptr;
   // One allocation: the entry and its key. Not linked yet; the caller holds the only reference.
   EntryRef make() const;

@@ -24,6 +24,17 @@ bool same_tag(std::uint64_t word, std::uint64_t hash) noexcept {
   return ((word ^ hash) & ~kPointerMask) == 0;
 }
 
+// The route of the same version with its record alone.
+EntryRef without_hot(const Entry& entry) {
+  EntryFields fields;
+  fields.key = {entry.space(), entry.key(), entry.hash()};
+  fields.version = entry.version();
+  fields.length = entry.length();
+  fields.checksum = entry.checksum();
+  fields.hot.segment = kNoSegment;
+  return fields.make();
+}
+
 }  // namespace
 
 // Always taken in the same order, after a shard's lock.
@@ -119,7 +130,7 @@ RouteView RouteTable::view(const KeyRef& key) noexcept {
   if (bucket == kNoBucket) return {};
   const Entry& entry = *entry_at(shard, bucket);
   if (entry.state() != RouteState::kActive) return {};
-  return {entry.version(), entry.length(), entry.hot()};
+  return {entry.version(), entry.length(), entry.hot(), entry.cold() != 0};
 }
 
 EntryRef RouteTable::find(const KeyRef& key) {
@@ -157,55 +168,130 @@ CasResult RouteTable::publish(std::uint64_t expected, EntryRef next) {
   return {true, {}};
 }
 
-Result<void> RouteTable::remove(const KeyRef& key,
-                                const std::function<Result<void>(const Entry&)>& between) {
+EntryRef RouteTable::begin_remove(const KeyRef& key) {
   Shard& shard = shard_of(key.hash);
-  EntryRef entry;
-  {
-    const std::lock_guard lock(shard.lock);
-    const std::uint64_t bucket = find_bucket(shard, key);
-    if (bucket == kNoBucket) return fail(Code::kNotFound, "no such object");
-    Entry* present = entry_at(shard, bucket);
-    const Change change(*this);
-    present->state_.store(RouteState::kDeleting, std::memory_order_relaxed);
-    if (present->owner_ != nullptr) present->owner_->on_unlink(*present);
-    present->references_.fetch_add(1, std::memory_order_relaxed);
-    entry = EntryRef::adopt(present);
-  }
-  if (between) {
-    LARDER_TRY(between(*entry));
-  }
-  EntryRef removed;
   const std::lock_guard lock(shard.lock);
   const std::uint64_t bucket = find_bucket(shard, key);
-  if (bucket != kNoBucket && entry_at(shard, bucket) == entry.get()) {
-    const Change change(*this);
-    removed = unlink(shard, bucket);
-  }
-  return {};
+  if (bucket == kNoBucket) return {};
+  Entry* present = entry_at(shard, bucket);
+  const Change change(*this);
+  present->state_.store(RouteState::kDeleting, std::memory_order_relaxed);
+  if (present->owner_ != nullptr) present->owner_->on_unlink(*present);
+  present->references_.fetch_add(1, std::memory_order_relaxed);
+  return EntryRef::adopt(present);
+}
+
+void RouteTable::end_remove(const EntryRef& entry) {
+  Shard& shard = shard_of(entry->hash());
+  EntryRef removed;
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = find_bucket(shard, {entry->space(), entry->key(), entry->hash()});
+  if (bucket == kNoBucket || entry_at(shard, bucket) != entry.get()) return;
+  const Change change(*this);
+  entry->cold_.store(0, std::memory_order_release);  // its record is gone already
+  removed = unlink(shard, bucket);
+}
+
+std::uint64_t RouteTable::bucket_of(const Shard& shard, const Entry& entry) noexcept {
+  const std::uint64_t bucket = find_bucket(shard, {entry.space(), entry.key(), entry.hash()});
+  if (bucket == kNoBucket || entry_at(shard, bucket) != &entry) return kNoBucket;
+  return entry.state() == RouteState::kActive ? bucket : kNoBucket;
+}
+
+EntryRef RouteTable::exchange(Shard& shard, std::uint64_t bucket, EntryRef next) noexcept {
+  Entry* before = entry_at(shard, bucket);
+  next->cold_.store(before->cold_.exchange(0, std::memory_order_acq_rel),
+                    std::memory_order_release);
+  before->linked_.store(false, std::memory_order_release);
+  if (before->owner_ != nullptr) before->owner_->on_unlink(*before);
+  next->linked_.store(true, std::memory_order_release);
+  shard.memory[bucket].store(pack(next.release()), std::memory_order_relaxed);
+  return EntryRef::adopt(before);
 }
 
 bool RouteTable::evict(const EntryRef& entry) {
+  // Made before the lock. A record that comes after this look lets the next attempt do it.
+  const std::uint64_t place = entry->cold();
+  EntryRef demoted;
+  if (place != 0) demoted = without_hot(*entry);
   Shard& shard = shard_of(entry->hash());
   EntryRef evicted;
   const std::lock_guard lock(shard.lock);
-  const std::uint64_t bucket = find_bucket(shard, {entry->space(), entry->key(), entry->hash()});
-  if (bucket == kNoBucket || entry_at(shard, bucket) != entry.get()) return false;
+  const std::uint64_t bucket = bucket_of(shard, *entry);
   // find() counts under this lock: with two references, the table's and the caller's, nobody reads.
-  if (entry->references() != 2 || entry->state() != RouteState::kActive) return false;
+  if (bucket == kNoBucket || entry->references() != 2 || entry->cold() != place) return false;
   const Change change(*this);
-  evicted = unlink(shard, bucket);
+  evicted = demoted ? exchange(shard, bucket, std::move(demoted)) : unlink(shard, bucket);
   return true;
+}
+
+bool RouteTable::add_record(const EntryRef& entry, std::uint64_t place) {
+  Shard& shard = shard_of(entry->hash());
+  const std::lock_guard lock(shard.lock);
+  if (bucket_of(shard, *entry) == kNoBucket || entry->cold() != 0) return false;
+  entry->cold_.store(place, std::memory_order_release);
+  return true;
+}
+
+bool RouteTable::drop_record(const EntryRef& entry, std::uint64_t place) {
+  Shard& shard = shard_of(entry->hash());
+  EntryRef dropped;
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = bucket_of(shard, *entry);
+  if (bucket == kNoBucket || place == 0 || entry->cold() != place) return false;
+  if (entry->has_hot()) {
+    entry->cold_.store(0, std::memory_order_release);
+    if (record_owner_ != nullptr) record_owner_->on_forgotten(place);
+    return true;
+  }
+  const Change change(*this);
+  dropped = unlink(shard, bucket);
+  return true;
+}
+
+CasResult RouteTable::promote(const EntryRef& cold, EntryRef hot) {
+  Shard& shard = shard_of(cold->hash());
+  EntryRef replaced;
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = bucket_of(shard, *cold);
+  if (bucket == kNoBucket || cold->cold() == 0) return {};
+  const Change change(*this);
+  replaced = exchange(shard, bucket, std::move(hot));
+  return {true, {}};
+}
+
+EntryRef RouteTable::find_record(std::uint64_t hash, std::uint64_t place) {
+  Shard& shard = shard_of(hash);
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t mask = shard.mask.load(std::memory_order_relaxed);
+  for (std::uint64_t i = hash & mask;; i = (i + 1) & mask) {
+    const std::uint64_t word = shard.memory[i].load(std::memory_order_relaxed);
+    if (word == 0) return {};
+    if (!same_tag(word, hash)) continue;
+    Entry* entry = unpack(word);
+    if (entry->cold() != place || entry->state() != RouteState::kActive) continue;
+    entry->references_.fetch_add(1, std::memory_order_relaxed);
+    return EntryRef::adopt(entry);
+  }
 }
 
 std::uint64_t RouteTable::next_version() noexcept {
   return version_.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+void RouteTable::see_version(std::uint64_t version) noexcept {
+  std::uint64_t seen = version_.load(std::memory_order_relaxed);
+  while (seen < version &&
+         !version_.compare_exchange_weak(seen, version, std::memory_order_relaxed)) {
+  }
+}
+
 EntryRef RouteTable::unlink(Shard& shard, std::uint64_t bucket) noexcept {
   Entry* entry = entry_at(shard, bucket);
   entry->linked_.store(false, std::memory_order_release);
   if (entry->owner_ != nullptr) entry->owner_->on_unlink(*entry);
+  const std::uint64_t place = entry->cold_.exchange(0, std::memory_order_acq_rel);
+  if (place != 0 && record_owner_ != nullptr) record_owner_->on_forgotten(place);
   erase(shard, bucket);
   size_.fetch_sub(1, std::memory_order_relaxed);
   return EntryRef::adopt(entry);

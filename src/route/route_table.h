@@ -27,10 +27,19 @@ class RouteTable final : public RouteAuthority {
   void look_up(std::span<const KeyRef> keys, std::span<RouteView> into) noexcept override;
   void prefetch(std::uint64_t hash) noexcept override;
   CasResult publish(std::uint64_t expected, EntryRef next) override;
-  Result<void> remove(const KeyRef& key,
-                      const std::function<Result<void>(const Entry&)>& between) override;
+  EntryRef begin_remove(const KeyRef& key) override;
+  void end_remove(const EntryRef& entry) override;
   bool evict(const EntryRef& entry) override;
+  bool add_record(const EntryRef& entry, std::uint64_t place) override;
+  bool drop_record(const EntryRef& entry, std::uint64_t place) override;
+  CasResult promote(const EntryRef& cold, EntryRef hot) override;
+  EntryRef find_record(std::uint64_t hash, std::uint64_t place) override;
   std::uint64_t next_version() noexcept override;
+  void see_version(std::uint64_t version) noexcept override;
+
+  // Before the first entry with a record; outlives the use of the table, not the table itself: its
+  // destructor forgets entries, not records.
+  void set_record_owner(RecordOwner* owner) noexcept { record_owner_ = owner; }
 
   std::uint64_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
   // Visits Active entries of buckets from `cursor` on, until `visit` returns false; returns where
@@ -70,6 +79,11 @@ class RouteTable final : public RouteAuthority {
   // Out of memory ends the process here: a publish that is half done would be worse.
   static void grow(Shard& shard) noexcept;
   static void erase(Shard& shard, std::uint64_t bucket) noexcept;
+  // The bucket of exactly this entry while it is Active, else kNoBucket.
+  static std::uint64_t bucket_of(const Shard& shard, const Entry& entry) noexcept;
+  // `next`, of the same key, takes the bucket; the record goes with it. The returned reference is
+  // the table's to the one before. Under the shard's lock and a Change.
+  static EntryRef exchange(Shard& shard, std::uint64_t bucket, EntryRef next) noexcept;
   // Takes the entry out; the returned reference is the table's. Under the shard's lock and a
   // Change.
   EntryRef unlink(Shard& shard, std::uint64_t bucket) noexcept;
@@ -80,6 +94,7 @@ class RouteTable final : public RouteAuthority {
   std::array<ReaderLock, kReaderLocks> reader_locks_;
   std::atomic<std::uint64_t> size_{0};
   std::atomic<std::uint64_t> version_;
+  RecordOwner* record_owner_ = nullptr;
 };
 
 }  // namespace larder::route

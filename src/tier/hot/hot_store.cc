@@ -177,32 +177,76 @@ route::CasResult HotStore::publish(const route::KeyRef& key, std::uint64_t expec
   fields.checksum = checksum;
   fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,
                 reservation.allocation_.tag, 0};
-  route::EntryRef entry = fields.make();  // without an owner: dropping it gives nothing back
-  {
-    const std::lock_guard lock(mutex_);
-    entries_[reservation.slot_] = entry.get();
-    clock_->insert(reservation.slot_, reservation.allocation_.size,
-                   ClockPolicy::fingerprint(key.hash));
-  }
-  // The word is set before anyone can learn the slot, so a reader never meets a route whose word is
-  // not yet valid; and the owner before the table can drop the entry.
-  entry->set_owner(this);
-  slot_word(reservation.slot_).store(fields.version, std::memory_order_release);
+  route::EntryRef entry = install(fields);
   route::EntryRef kept = entry;
   route::CasResult result = authority_->publish(expected, std::move(entry));
   if (!result.applied) {
-    slot_word(reservation.slot_).store(0, std::memory_order_release);
-    kept->set_owner(nullptr);
-    const std::lock_guard lock(mutex_);
-    clock_->erase(reservation.slot_);
-    entries_[reservation.slot_] = nullptr;
+    uninstall(*kept);
     return result;
   }
+  use_up(reservation);
+  version = fields.version;
+  return result;
+}
+
+route::EntryRef HotStore::promote(const route::EntryRef& cold, Reservation& reservation) {
+  route::EntryFields fields;
+  fields.key = {cold->space(), cold->key(), cold->hash()};
+  fields.version = cold->version();
+  fields.length = reservation.length_;
+  fields.checksum = cold->checksum();
+  fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,
+                reservation.allocation_.tag, 0};
+  route::EntryRef entry = install(fields);
+  if (!authority_->promote(cold, entry).applied) {
+    uninstall(*entry);
+    return {};
+  }
+  use_up(reservation);
+  return entry;
+}
+
+// The version word is set before anyone can learn the slot, so a reader never meets a route whose
+// word is not yet valid; and the owner before the table can drop the entry.
+route::EntryRef HotStore::install(const route::EntryFields& fields) {
+  route::EntryRef entry = fields.make();
+  {
+    const std::lock_guard lock(mutex_);
+    entries_[fields.hot.slot] = entry.get();
+    clock_->insert(fields.hot.slot, OffsetAllocator::rounded(fields.length),
+                   ClockPolicy::fingerprint(fields.key.hash));
+  }
+  entry->set_owner(this);
+  slot_word(fields.hot.slot).store(fields.version, std::memory_order_release);
+  return entry;
+}
+
+// Of an entry that was not published: dropping it gives nothing back, the reservation does.
+void HotStore::uninstall(route::Entry& entry) noexcept {
+  const std::uint32_t slot = entry.hot().slot;
+  slot_word(slot).store(0, std::memory_order_release);
+  entry.set_owner(nullptr);
+  const std::lock_guard lock(mutex_);
+  clock_->erase(slot);
+  entries_[slot] = nullptr;
+}
+
+void HotStore::use_up(Reservation& reservation) noexcept {
   counters_.reserved_bytes.fetch_sub(reservation.length_, std::memory_order_relaxed);
   counters_.stored_bytes.fetch_add(reservation.length_, std::memory_order_relaxed);
   reservation.store_ = nullptr;
-  version = fields.version;
-  return result;
+}
+
+route::EntryRef HotStore::find(std::uint32_t slot, std::uint64_t version) const {
+  route::EntryRef entry;  // dropped after the lock, which a last reference takes
+  {
+    const std::lock_guard lock(mutex_);
+    if (slot >= entries_.size() || entries_[slot] == nullptr) return {};
+    // Under our lock the entry's memory is there, but its last reference may just have gone.
+    entry = route::EntryRef::try_share(entries_[slot]);
+  }
+  if (!entry || entry->version() != version || !entry->linked()) return {};
+  return entry;
 }
 
 void HotStore::on_unlink(const route::Entry& entry) noexcept {
@@ -228,7 +272,8 @@ route::EntryRef HotStore::next_victim() {
   const auto evictable = [this](std::uint32_t slot) {
     const route::Entry* entry = entries_[slot];
     return entry != nullptr && entry->linked() && entry->references() == 1 &&
-           entry->state() == route::RouteState::kActive;
+           entry->state() == route::RouteState::kActive &&
+           (gate_ == nullptr || gate_->may_evict(*entry));
   };
   std::uint64_t full = 1;
   for (std::uint64_t looked = 0; looked < full; looked += kStepsPerLock) {

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "base/offset_allocator.h"
 #include "env/page_warmer.h"
 #include "larder/status.h"
 #include "route/authority.h"
 #include "tier/hot/clock_policy.h"
-#include "base/offset_allocator.h"
 #include "tier/hot/segment.h"
 
 namespace larder::tier {
@@ -40,6 +40,14 @@ struct HotCounters {
   std::atomic<std::uint64_t> backpressure{0};
   std::atomic<std::uint64_t> reserved_bytes{0};
   std::atomic<std::uint64_t> stored_bytes{0};  // lengths of published copies not yet released
+};
+
+// Says which hot copies must stay: those whose bytes are nowhere else yet and shall be.
+class EvictionGate {
+ public:
+  virtual ~EvictionGate() = default;
+  // Under the store's lock: a few instructions, and none of the store's methods.
+  virtual bool may_evict(const route::Entry& entry) noexcept = 0;
 };
 
 class HotStore;
@@ -70,6 +78,8 @@ class HotStore final : public route::ReplicaOwner {
   static Result<std::unique_ptr<HotStore>> create(const HotOptions& options);
   ~HotStore() override;
   void set_authority(route::RouteAuthority& authority) { authority_ = &authority; }
+  // Before use, or never: then everything may go. Outlives the use of the store.
+  void set_gate(EvictionGate& gate) { gate_ = &gate; }
 
   // kInvalidArgument (0 bytes), kTooLarge (never fits; says the limit) or kBackpressure (full of
   // what cannot go now).
@@ -81,6 +91,11 @@ class HotStore final : public route::ReplicaOwner {
   route::CasResult publish(const route::KeyRef& key, std::uint64_t expected,
                            Reservation& reservation, std::uint64_t checksum,
                            std::uint64_t& version);
+  // Makes the bytes in the reservation, which are those of `cold`, its hot copy. Empty: `cold` is
+  // the route no longer; the reservation is used up only otherwise.
+  route::EntryRef promote(const route::EntryRef& cold, Reservation& reservation);
+  // What the slot holds, if that is of this version and still stored.
+  route::EntryRef find(std::uint32_t slot, std::uint64_t version) const;
   const std::byte* data(const route::Entry& entry) const noexcept {
     return segment_->data() + entry.hot().offset;
   }
@@ -112,6 +127,9 @@ class HotStore final : public route::ReplicaOwner {
   std::optional<Reservation> try_reserve(std::uint64_t length);
   std::optional<Reservation> reserve_locked(std::uint64_t length);
   void cancel(Reservation& reservation) noexcept;
+  route::EntryRef install(const route::EntryFields& fields);
+  void uninstall(route::Entry& entry) noexcept;
+  void use_up(Reservation& reservation) noexcept;
   std::uint64_t evict(std::uint64_t bytes_wanted);
   bool above_high(std::uint64_t used_bytes) const noexcept;
   route::EntryRef next_victim();
@@ -119,6 +137,7 @@ class HotStore final : public route::ReplicaOwner {
 
   HotOptions options_;
   route::RouteAuthority* authority_ = nullptr;
+  EvictionGate* gate_ = nullptr;
   std::unique_ptr<Segment> segment_;
   std::unique_ptr<env::PageWarmer> warmer_;  // after the segment, which it reads
   std::unique_ptr<Segment> slot_segment_;

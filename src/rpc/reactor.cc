@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,15 +30,15 @@ Result<std::unique_ptr<Reactor>> Reactor::create(const ServerOptions& options, S
                                                  ServerCounters& counters, env::Clock& clock) {
   std::unique_ptr<Reactor> reactor(new Reactor(options, service, counters, clock));
   reactor->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  reactor->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   reactor->spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!reactor->epoll_.valid() || !reactor->wake_.valid() || !reactor->spare_.valid()) {
+  if (!reactor->epoll_.valid() || !reactor->spare_.valid()) {
     return fail(Code::kExhausted, "cannot create a reactor: " + env::errno_text(errno));
   }
+  LARDER_ASSIGN(reactor->mailbox_, Mailbox::create());
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = reactor->wake_.get();
-  ::epoll_ctl(reactor->epoll_.get(), EPOLL_CTL_ADD, reactor->wake_.get(), &event);
+  event.data.fd = reactor->mailbox_->fd();
+  ::epoll_ctl(reactor->epoll_.get(), EPOLL_CTL_ADD, reactor->mailbox_->fd(), &event);
   return reactor;
 }
 
@@ -68,21 +67,16 @@ void Reactor::adopt(std::unique_ptr<ServerConnection> connection) {
     const std::lock_guard lock(mutex_);
     adopted_.push_back(std::move(connection));
   }
-  wake();
+  mailbox_->wake();
 }
 
 void Reactor::begin_stop(env::Nanos deadline) {
   stop_deadline_.store(deadline, std::memory_order_release);
-  wake();
+  mailbox_->wake();
 }
 
 void Reactor::join() {
   if (thread_.joinable()) thread_.join();
-}
-
-void Reactor::wake() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof(one));
 }
 
 void Reactor::run() {
@@ -93,6 +87,10 @@ void Reactor::run() {
     const env::Nanos now = clock_.now();
     if (stop_deadline_.load(std::memory_order_acquire) != 0 && stopped(now)) break;
     if (now - last_expiry_ > kExpiryEvery) expire(now);
+    if (mailbox_->pending()) {
+      deliver(now);
+      spin_end = spin_after(now);
+    }
     if (now >= spin_end) {
       const bool stopping = stop_deadline_.load(std::memory_order_relaxed) != 0;
       if (poll_events(stopping ? kStopTimeoutMs : kIdleTimeoutMs)) spin_end = spin_after(0);
@@ -115,6 +113,7 @@ void Reactor::run() {
     }
   }
   connections_.clear();
+  mailbox_->close();
 }
 
 // Until when to poll after work that began at `began` (0: not known).
@@ -151,7 +150,9 @@ bool Reactor::poll_events(int timeout_ms) {
   // While it is polled, what epoll thinks of the hot connection does not matter; now it does.
   if (hot_ != nullptr) update_interest(*hot_);
   std::array<epoll_event, kEventsMax> events;
-  const int n = ::epoll_wait(epoll_.get(), events.data(), kEventsMax, timeout_ms);
+  const bool sleeps = timeout_ms != 0 && mailbox_->fall_asleep();
+  const int n = ::epoll_wait(epoll_.get(), events.data(), kEventsMax, sleeps ? timeout_ms : 0);
+  if (sleeps) mailbox_->awaken();
   bool worked = false;
   const env::Nanos now = clock_.now();
   for (int i = 0; i < n; ++i) {
@@ -162,7 +163,7 @@ bool Reactor::poll_events(int timeout_ms) {
 }
 
 void Reactor::on_event(int fd, std::uint32_t events, env::Nanos now, bool& worked) {
-  if (fd == wake_.get()) {
+  if (fd == mailbox_->fd()) {
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t n = ::read(fd, &count, sizeof(count));
     take_adopted();
@@ -182,6 +183,9 @@ void Reactor::on_event(int fd, std::uint32_t events, env::Nanos now, bool& worke
     if (received) worked_last(connection);
     worked = worked || received;
   }
+  // While no more is read from it, nothing else tells that the peer of late answers has gone.
+  const bool hung_up = (events & (EPOLLHUP | EPOLLERR)) != 0;
+  if (hung_up && !connection.wants_read()) alive = false;
   if (!alive) return close_connection(fd);
   update_interest(connection);
 }
@@ -221,7 +225,8 @@ void Reactor::accept_all(Listener& listener) {
     Reactor* target = targets_[next_target_++ % targets_.size()];
     // Made here and not by the target, so that the next admit() counts it.
     target->adopt(std::make_unique<ServerConnection>(std::move(fd), std::move(*peer), options_,
-                                                     service_, counters_, clock_.now()));
+                                                     service_, counters_, target->mailbox_,
+                                                     clock_.now()));
   }
 }
 
@@ -282,6 +287,21 @@ void Reactor::take_adopted() {
     entry.interest = EPOLLIN;
     connections_.insert_or_assign(number, std::move(entry));
   }
+}
+
+// Answers that were made elsewhere.
+void Reactor::deliver(env::Nanos now) {
+  mailbox_->collect(late_);
+  for (LateReply& late : late_) {
+    ServerConnection* const connection = late.line->connection();
+    if (connection == nullptr) continue;
+    if (!connection->on_late_reply(late.request, std::move(late.reply), now)) {
+      close_connection(connection->fd());
+    } else if (connection != hot_) {  // whose interest is looked at before epoll is asked
+      update_interest(*connection);
+    }
+  }
+  late_.clear();
 }
 
 void Reactor::close_connection(int fd) {

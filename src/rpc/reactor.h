@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "env/fd.h"
+#include "rpc/mailbox.h"
 #include "rpc/server.h"
 #include "rpc/server_connection.h"
 
@@ -52,18 +53,18 @@ class Reactor {
   Result<Peer> admit(int fd, bool local);
   void drop_for_want_of_descriptors(Listener& listener);
   void take_adopted();
+  void deliver(env::Nanos now);
   void update_interest(ServerConnection& connection);
   void close_connection(int fd);
   void expire(env::Nanos now);
   bool stopped(env::Nanos now);
-  void wake() noexcept;
 
   const ServerOptions& options_;
   Service& service_;
   ServerCounters& counters_;
   env::Clock& clock_;
   env::Fd epoll_;
-  env::Fd wake_;
+  std::shared_ptr<Mailbox> mailbox_;  // also wakes this thread for anything else
   env::Fd spare_;  // given up for a moment to refuse a connection when descriptors run out
   std::vector<Listener> listeners_;
   std::vector<Reactor*> targets_;
@@ -78,6 +79,7 @@ class Reactor {
   ServerConnection* hot_ = nullptr;
   unsigned crowd_ = 0;  // above 0: several connections work in turn
   env::Nanos last_expiry_ = 0;
+  std::vector<LateReply> late_;  // kept for its memory
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServerConnection>> adopted_;
   std::atomic<env::Nanos> stop_deadline_{0};

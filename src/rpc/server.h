@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The serving side of the peer protocol: listeners, handshakes, and reactor threads. A request is
-// answered on the thread that read it.
+// answered on the thread that read it, or later by another one (Intake::later).
 #pragma once
 
 #include <atomic>
@@ -40,6 +40,7 @@ struct ServerCounters {
   std::atomic<std::uint64_t> stalled{0};
   std::atomic<std::uint64_t> open{0};
   std::atomic<std::uint64_t> requests{0};
+  std::atomic<std::uint64_t> outstanding{0};  // calls that are to be answered later
   std::atomic<std::uint64_t> bytes_in{0};
   std::atomic<std::uint64_t> bytes_out{0};   // of answers that were handed over
   std::atomic<std::uint64_t> bytes_sent{0};  // that the sockets took

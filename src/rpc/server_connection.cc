@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/server_connection.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "env/random.h"
-#include "larder.pb.h"
 #include "wire/message.h"
 
 namespace larder::rpc {
@@ -17,15 +14,6 @@ constexpr std::size_t kReceiveBudget = 1 << 20;
 constexpr std::size_t kSendBudget = 4 << 20;
 
 }  // namespace
-
-Reply error_reply(const Error& error) {
-  pb::ErrorReply body;
-  body.set_text(error.message());
-  Reply reply;
-  reply.code = error.code();
-  reply.frame = wire::frame_with(body);
-  return reply;
-}
 
 void turn_away(int fd, const ServerOptions& options, const Error& error) {
   // What has been read is not lost when the socket is closed: else a reset could overtake the
@@ -47,17 +35,21 @@ void turn_away(int fd, const ServerOptions& options, const Error& error) {
 }
 
 ServerConnection::ServerConnection(env::Fd fd, Peer peer, const ServerOptions& options,
-                                   Service& service, ServerCounters& counters, env::Nanos now)
+                                   Service& service, ServerCounters& counters,
+                                   std::shared_ptr<Mailbox> mailbox, env::Nanos now)
     : fd_(std::move(fd)),
       peer_(std::move(peer)),
       options_(options),
       service_(service),
       counters_(counters),
+      mailbox_(std::move(mailbox)),
       last_progress_(now) {
   counters_.open.fetch_add(1, std::memory_order_relaxed);
 }
 
 ServerConnection::~ServerConnection() {
+  if (line_) line_->cut();
+  counters_.outstanding.fetch_sub(outstanding_, std::memory_order_relaxed);
   counters_.open.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -76,22 +68,35 @@ bool ServerConnection::on_readable(env::Nanos now, bool& worked) {
 
 bool ServerConnection::on_writable(env::Nanos now) {
   last_progress_ = now;
-  if (!flush()) return false;
-  // Frames that were read while answers were piling up.
-  if (state_ != State::kFrames || receiver_.resume(*this)) return true;
+  return flush() && (state_ != State::kFrames || resume());
+}
+
+// Takes up frames that were read while answers were piling up.
+bool ServerConnection::resume() {
+  if (receiver_.resume(*this)) return true;
   counters_.protocol_errors.fetch_add(1, std::memory_order_relaxed);
   return false;
+}
+
+bool ServerConnection::on_late_reply(const wire::FrameHeader& request, Reply reply,
+                                     env::Nanos now) {
+  --outstanding_;
+  counters_.outstanding.fetch_sub(1, std::memory_order_relaxed);
+  last_progress_ = now;  // until here the peer had nothing to do
+  queue(std::move(reply), request);
+  return resume();
 }
 
 bool ServerConnection::expired(env::Nanos now) const noexcept {
   if (state_ == State::kHold) return false;
   if (state_ != State::kFrames) return now - last_progress_ > options_.handshake_timeout;
-  const bool waiting = receiver_.in_frame() || !outbound_.empty();
+  // A frame that waits because too many calls are outstanding is not the peer's fault.
+  const bool waiting = (receiver_.in_frame() && wants_read()) || !outbound_.empty();
   return waiting && now - last_progress_ > options_.stall_timeout;
 }
 
 bool ServerConnection::idle() const noexcept {
-  return outbound_.empty() && !receiver_.in_frame();
+  return outstanding_ == 0 && outbound_.empty() && !receiver_.in_frame();
 }
 
 // ---- handshake ----
@@ -251,6 +256,10 @@ Result<PayloadSink*> ServerConnection::on_frame(const wire::FrameHeader& header,
   current_ = header;
   Intake intake = session_->on_request(header, body);
   if (header.payload_bytes == 0) {
+    if (!intake.reply && intake.later) {
+      pass_on(intake.later, header);
+      return nullptr;
+    }
     if (!intake.reply) intake.reply = session_->on_payload_end(header);
     queue(std::move(*intake.reply), header);
     return nullptr;
@@ -264,6 +273,14 @@ Result<void> ServerConnection::on_payload_end() {
   held_.reset();
   queue(std::move(reply), current_);
   return {};
+}
+
+void ServerConnection::pass_on(const std::function<void(Responder)>& later,
+                               const wire::FrameHeader& request) {
+  if (!line_) line_ = std::make_shared<ReplyLine>(mailbox_, *this);
+  ++outstanding_;
+  counters_.outstanding.fetch_add(1, std::memory_order_relaxed);
+  later(Responder(line_, request));
 }
 
 void ServerConnection::queue(Reply reply, const wire::FrameHeader& request) {

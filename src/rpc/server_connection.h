@@ -11,6 +11,7 @@
 #include "env/fd.h"
 #include "larder/status.h"
 #include "rpc/frame_receiver.h"
+#include "rpc/mailbox.h"
 #include "rpc/server.h"
 #include "rpc/service.h"
 #include "wire/handshake.h"
@@ -24,20 +25,23 @@ void turn_away(int fd, const ServerOptions& options, const Error& error);
 class ServerConnection final : private FrameObserver {
  public:
   ServerConnection(env::Fd fd, Peer peer, const ServerOptions& options, Service& service,
-                   ServerCounters& counters, env::Nanos now);
+                   ServerCounters& counters, std::shared_ptr<Mailbox> mailbox, env::Nanos now);
   ~ServerConnection() override;
 
   int fd() const noexcept { return fd_.get(); }
   // Handles what the socket has. False: the connection is over. `worked` tells whether bytes came.
   bool on_readable(env::Nanos now, bool& worked);
   bool on_writable(env::Nanos now);
+  // The answer to a call that was passed on. False: the connection is over.
+  bool on_late_reply(const wire::FrameHeader& request, Reply reply, env::Nanos now);
   bool wants_write() const noexcept { return !outbound_.empty(); }
-  // Paused while the peer does not take its answers: the bound on what we hold for it.
+  // Paused while the peer does not take its answers, or too many are still to come: the bound on
+  // what we hold for it.
   bool wants_read() const noexcept {
-    return outbound_.size() < kOutboundMax && outbound_bytes_ < kOutboundBytesMax;
+    return outbound_.size() + outstanding_ < kOutboundMax && outbound_bytes_ < kOutboundBytesMax;
   }
   bool expired(env::Nanos now) const noexcept;
-  // Nothing half done: no request half read, no answer half sent.
+  // Nothing half done: no request half read or unanswered, no answer half sent.
   bool idle() const noexcept;
 
  private:
@@ -64,6 +68,8 @@ class ServerConnection final : private FrameObserver {
   Result<PayloadSink*> on_frame(const wire::FrameHeader& header, std::string_view body) override;
   Result<void> on_payload_end() override;
   bool accepts_frames() const noexcept override { return wants_read(); }
+  void pass_on(const std::function<void(Responder)>& later, const wire::FrameHeader& request);
+  bool resume();
   void queue(Reply reply, const wire::FrameHeader& request);
   bool flush();
   void retire_front();
@@ -76,6 +82,7 @@ class ServerConnection final : private FrameObserver {
   const ServerOptions& options_;
   Service& service_;
   ServerCounters& counters_;
+  std::shared_ptr<Mailbox> mailbox_;
   State state_ = State::kHello;
   env::Nanos last_progress_;
   std::array<std::byte, wire::kClientHelloBytes> hello_bytes_{};
@@ -90,6 +97,8 @@ class ServerConnection final : private FrameObserver {
   std::unique_ptr<Outbound> spare_;
   std::deque<std::unique_ptr<Outbound>> outbound_;
   std::size_t outbound_bytes_ = 0;
+  std::shared_ptr<ReplyLine> line_;  // null until a call is passed on
+  std::size_t outstanding_ = 0;      // calls passed on and not yet answered
 };
 
 }  // namespace larder::rpc

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a server serves. Sessions run on the thread that read the request; nothing here may block.
+// What a server serves. Sessions run on the thread that read the request; nothing here may block:
+// what has to wait, for a disk say, is answered later by another thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,23 +15,21 @@
 #include "env/fd.h"
 #include "larder/status.h"
 #include "rpc/payload.h"
+#include "rpc/reply.h"
+#include "rpc/responder.h"
 #include "wire/frame.h"
 
 namespace larder::rpc {
 
-struct Reply {
-  Code code = Code::kOk;
-  std::string frame;  // from wire::frame_with()
-  std::unique_ptr<PayloadSource> payload;
-  std::uint64_t payload_bytes = 0;
-};
-// A whole-call failure with its words.
-Reply error_reply(const Error& error);
-
-// How a session takes a request: it answers now, or it names where the payload goes first.
+// How a session takes a request: it answers now, it names where the payload goes first, or, for a
+// request without payload, it passes the call on.
 struct Intake {
   std::optional<Reply> reply;
   PayloadSink* sink = nullptr;  // valid until on_payload_end() or the session's end
+  // Called once, on the same thread, before the session's next request; must not block. It hands
+  // the responder to whoever will answer, whose work bounds itself: a connection has at most 64
+  // calls outstanding, but may be closed, and come back, with all of them still under way.
+  std::function<void(Responder)> later = nullptr;
 };
 
 struct Peer {

@@ -104,12 +104,21 @@ struct GetResult {
   std::string message;
   std::uint64_t size = 0;  // of the value; set also when the destination was too small
 };
+// Where a value is.
+enum class Tier : std::uint8_t {
+  kHot = 0,         // in a node's DRAM
+  kCold = 1,        // on one of its disks
+  kHotAndCold = 2,  // both
+};
+// "hot", "cold", "hot+cold"; other numbers: "unknown".
+std::string_view tier_name(Tier tier) noexcept;
+
 struct ObjectInfo {
   std::uint64_t size = 0;
   std::uint64_t version = 0;
   std::uint64_t checksum = 0;  // XXH3-64 of the value
   std::uint32_t pins = 0;
-  std::string tier;         // "hot"
+  Tier tier = Tier::kHot;
   Path path = Path::kAuto;  // how this client would read it
 };
 struct StatResult {
@@ -126,6 +135,7 @@ struct PrefixMatch {
   std::size_t keys = 0;              // how many, from the front
   std::uint64_t bytes = 0;           // their sizes added up
   std::vector<std::uint64_t> sizes;  // of each key in the run
+  std::vector<Tier> tiers;           // likewise
 };
 struct ListEntry {
   std::string key;

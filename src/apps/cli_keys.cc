@@ -116,7 +116,7 @@ Json object_json(const std::string& key, const StatResult& result) {
   out["version"] = result.info.version;
   out["checksum"] = hex(result.info.checksum);
   out["pins"] = result.info.pins;
-  out["tier"] = result.info.tier;
+  out["tier"] = tier_name(result.info.tier);
   out["path"] = path_name(result.info.path);
   return out;
 }
@@ -146,7 +146,7 @@ Result<int> run_stat(const KeysFlags& flags) {
     const ObjectInfo& info = result.info;
     rows.push_back({printable(flags.keys[i]), std::to_string(info.size),
                     std::to_string(info.version), hex(info.checksum), std::to_string(info.pins),
-                    printable(info.tier), std::string(path_name(info.path))});
+                    std::string(tier_name(info.tier)), std::string(path_name(info.path))});
   }
   if (flags.connection.json) {
     LARDER_TRY(print_json({{"keys", list}}));

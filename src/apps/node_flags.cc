@@ -22,20 +22,25 @@ void add_node_flags(CLI::App& app, const env::Config& config, NodeFlags& flags) 
                "print the configuration in force, with where each value came from, and end");
   for (const env::ConfigKey* key : config.keys()) {
     const bool is_switch = key->type == env::ConfigType::kBool;
-    const auto take = [&flags, is_switch, name = key->name](const CLI::results_t& given) {
-      const std::string& text = given.back();
+    const bool is_list = key->type == env::ConfigType::kList;
+    const auto take = [&flags, is_switch, is_list, name = key->name](const CLI::results_t& given) {
+      const std::string text = is_list ? fmt::format("{}", fmt::join(given, ",")) : given.back();
       flags.values[name] = is_switch && text.empty() ? "true" : text;
       return true;
     };
     std::string names = "--" + key->name;
-    if (key->name.ends_with(".insecure")) names += ",--insecure";  // the word people look for
+    // The words people look for.
+    if (key->name.ends_with(".insecure")) names += ",--insecure";
+    if (key->name == "cold.disks") names += ",--disk";
     // The default goes into the text: CLI11 would take its own for the value of a bare switch.
     auto* option =
         app.add_option(names, take,
                        fmt::format("{} ({}; default {})", key->help, key->allowed,
                                    key->default_text.empty() ? "empty" : key->default_text));
     option->group(section_of(key->name))->type_name("");
-    option->expected(is_switch ? 0 : 1, 1);
+    option->expected(is_switch ? 0 : 1, is_list ? 64 : 1);
+    // One to a flag, as often as wanted: `--disk A --disk B`.
+    if (is_list) option->allow_extra_args(false);
   }
 }
 

@@ -32,6 +32,18 @@ std::string_view path_name(Path path) noexcept {
   return "unknown";
 }
 
+std::string_view tier_name(Tier tier) noexcept {
+  switch (tier) {
+    case Tier::kHot:
+      return "hot";
+    case Tier::kCold:
+      return "cold";
+    case Tier::kHotAndCold:
+      return "hot+cold";
+  }
+  return "unknown";
+}
+
 }  // namespace larder
 
 namespace larder::client {

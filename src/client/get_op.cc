@@ -89,7 +89,7 @@ Result<Question> GetOp::ask(Lane& lane) {
   request.Clear();
   std::vector<std::string_view> keys;
   keys.reserve(pending_.size());
-  by_routes_ = core_.path() == Path::kSharedMemory &&
+  by_routes_ = core_.path() == Path::kSharedMemory && !inline_only_ &&
                std::all_of(pending_.begin(), pending_.end(),
                            [this](std::uint32_t i) { return tries_[i] < kTriesMax - 1; });
   for (const std::uint32_t i : pending_) {
@@ -127,9 +127,16 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
   incoming_.clear();
   std::uint64_t payload = 0;
   const auto attachment = by_routes_ ? core_.attachment(deadline()) : nullptr;
+  inline_only_ = reply.inline_only();
   for (int i = 0; i < count; ++i) {
     const std::uint32_t item = asked_[static_cast<std::size_t>(i)];
     const auto code = static_cast<Code>(reply.codes(i));
+    // On its way from disk. The node answers when some of what was asked for is there, so there is
+    // no need to pause; the deadline ends it.
+    if (code == Code::kBackpressure && reply.again()) {
+      pending_.push_back(item);
+      continue;
+    }
     if (code != Code::kOk) {
       settle(item, code, reply.sizes(i), texts[static_cast<std::size_t>(i)]);
       continue;

@@ -41,6 +41,10 @@ Question question_of(wire::Op op, Request& request, const KeySpace& space,
   return question;
 }
 
+Tier tier_at(std::uint32_t number) noexcept {
+  return static_cast<Tier>(std::min<std::uint32_t>(number, 0xff));
+}
+
 }  // namespace
 
 Result<void> check_reply(const wire::FrameHeader& header, std::string_view body) {
@@ -135,6 +139,7 @@ Result<bool> MatchOp::local_pass() {
     ++match_.keys;
     match_.bytes += route.length;
     match_.sizes.push_back(route.length);
+    match_.tiers.push_back(Tier::kHot);  // whether there is a record, too, only the node knows
   }
   return match_.keys == keys_.size();
 }
@@ -153,13 +158,15 @@ Result<rpc::PayloadSink*> MatchOp::on_answer(const wire::FrameHeader& header,
   LARDER_TRY(wire::parse_body(body, wire::Op::kMatchPrefix, reply));
   const std::size_t first = match_.keys;
   if (reply.matched() > keys_.size() - first ||
-      static_cast<std::size_t>(reply.sizes_size()) != reply.matched()) {
+      static_cast<std::size_t>(reply.sizes_size()) != reply.matched() ||
+      (reply.tiers_size() != 0 && reply.tiers_size() != reply.sizes_size())) {
     return malformed("match");
   }
   const auto attachment = reply.has_routes() ? core_.attachment(deadline()) : nullptr;
   for (int i = 0; i < reply.sizes_size(); ++i) {
     match_.bytes += reply.sizes(i);
     match_.sizes.push_back(reply.sizes(i));
+    match_.tiers.push_back(i < reply.tiers_size() ? tier_at(reply.tiers(i)) : Tier::kHot);
     if (!attachment || i >= reply.versions_size()) continue;
     const Route route = route_at(reply.routes(), i, reply.versions(i), reply.sizes(i));
     const std::string_view key = keys_[first + static_cast<std::size_t>(i)];
@@ -217,7 +224,7 @@ Result<rpc::PayloadSink*> StatOp::on_answer(const wire::FrameHeader& header,
   const int count = static_cast<int>(keys_.size());
   if (reply.codes_size() != count || reply.sizes_size() != count ||
       reply.versions_size() != count || reply.checksums_size() != count ||
-      reply.pins_size() != count) {
+      reply.pins_size() != count || reply.tiers_size() != count) {
     return malformed("stat");
   }
   results_.resize(keys_.size());
@@ -228,7 +235,7 @@ Result<rpc::PayloadSink*> StatOp::on_answer(const wire::FrameHeader& header,
     result.info.version = reply.versions(i);
     result.info.checksum = reply.checksums(i);
     result.info.pins = reply.pins(i);
-    result.info.tier = "hot";
+    result.info.tier = tier_at(reply.tiers(i));
     result.info.path = core_.path();
   }
   add_texts(reply, results_);

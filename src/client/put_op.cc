@@ -134,6 +134,7 @@ Result<rpc::PayloadSink*> PutOp::on_answer(const wire::FrameHeader& header, std:
     if (error.item() < pending_.size()) results_[pending_[error.item()]].message = error.text();
   }
   std::vector<std::uint32_t> again;
+  bool force = false;
   for (int i = 0; i < count; ++i) {
     const std::uint32_t item = pending_[static_cast<std::size_t>(i)];
     PutResult& result = results_[item];
@@ -141,9 +142,14 @@ Result<rpc::PayloadSink*> PutOp::on_answer(const wire::FrameHeader& header, std:
     result.version = reply.versions(i);
     result.already_stored = (reply.flags(i) & wire::kPutAlreadyStored) != 0;
     // The node compared and found other bytes of the same length: now it wants them stored.
-    if ((reply.flags(i) & wire::kPutResend) != 0 && !force_) again.push_back(item);
+    if ((reply.flags(i) & wire::kPutResend) != 0 && !force_) {
+      again.push_back(item);
+      force = true;
+    }
+    // There was no room in DRAM; the node has waited until disks took something.
+    if ((reply.flags(i) & wire::kPutRetry) != 0) again.push_back(item);
   }
-  force_ = !again.empty();
+  force_ = force;
   pending_ = std::move(again);
   return nullptr;
 }

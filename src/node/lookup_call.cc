@@ -35,6 +35,10 @@ void LookupCall::advance(std::size_t bytes) {
 }
 
 void LookupCall::look_up() {
+  // Whoever asks may put what is not here: how often decides what is worth writing to disk.
+  if (known_ && core_.cold && core_.cold->offloader().watches_lookups()) {
+    for (std::size_t i = 0; i < waiting_; ++i) core_.cold->offloader().looked_up(refs_[i].hash);
+  }
   if (known_ && !gap_) {
     const std::span<const route::KeyRef> refs = std::span(refs_).first(waiting_);
     core_.routes->look_up(refs, std::span(views_).first(waiting_));
@@ -54,6 +58,7 @@ void LookupCall::found(std::uint32_t index, const route::RouteView& view) {
   if (kind_ == LookupKind::kPrefix) {
     prefix_.set_matched(index + 1);
     prefix_.add_sizes(view.length);
+    if (core_.cold) prefix_.add_tiers(static_cast<std::uint32_t>(tier_of(view.hot.present(), view.cold)));
     add_route(view, prefix_);
     return;
   }

@@ -13,6 +13,10 @@ namespace {
 constexpr std::uint64_t kScratchBytes = 128 << 10;
 constexpr std::size_t kTrailerBytes = sizeof(std::uint64_t);
 constexpr int kPublishTries = 4;
+// How long a put is kept waiting for room at a time; with less time than the lower one left to its
+// caller it is refused at once, in words.
+constexpr env::Nanos kRoomWaitMax = env::kSecond;
+constexpr env::Nanos kRoomWaitMin = 50 * env::kMilli;
 constexpr int kErrorTextsMax = 64;
 
 }  // namespace
@@ -93,7 +97,10 @@ void PutCall::prepare(Item& item) {
     return;
   }
   auto space = core_.hot->reserve(item.length);
-  if (!space) return refuse(item, space.error().code(), space.error().message());
+  if (!space) {
+    if (space.error().code() == Code::kBackpressure) room_wanted_ += item.length;
+    return refuse(item, space.error().code(), space.error().message());
+  }
   item.space = std::move(*space);
   item.fate = Fate::kStore;
 }
@@ -251,7 +258,9 @@ void PutCall::settle(Item& item, std::uint64_t checksum) {
   if (same) {
     item.flags = wire::kPutAlreadyStored;
     item.version = item.present->version();
-    core_.hot->touch(item.present->hot().slot);
+    core_.touch(*item.present);
+    // It is on disk alone, and its bytes have just come: they may as well stay in DRAM.
+    if (item.space && !item.present->has_hot()) core_.hot->promote(item.present, item.space);
     core_.metrics.puts_present->add();
   } else if (mode_ == PutMode::kIfAbsent && item.present->linked()) {
     refuse(item, Code::kAlreadyExists, "another value is stored under this key");
@@ -302,7 +311,8 @@ void PutCall::close_books() {
   if (values > 0) transfer_.completed(values, bytes);
 }
 
-rpc::Reply PutCall::finish() {
+void PutCall::end_items() {
+  if (std::exchange(ended_, true)) return;
   for (; at_ < items_.size(); ++at_) {
     prepare(current());  // its own error, if it has one, says more than "incomplete"
     if (current().fate != Fate::kRefused) {
@@ -310,12 +320,35 @@ rpc::Reply PutCall::finish() {
     }
   }
   close_books();
+}
+
+bool PutCall::waits_for_room(const wire::FrameHeader& header) {
+  end_items();
+  if (room_wanted_ == 0 || !core_.cold) return false;
+  room_wait_ = std::min(kRoomWaitMax, header.timeout_ms * env::kMilli / 2);
+  return room_wait_ >= kRoomWaitMin;
+}
+
+void PutCall::answer_with_room(std::shared_ptr<PutCall> call, rpc::Responder responder) {
+  auto shared = std::make_shared<rpc::Responder>(std::move(responder));
+  call->retry_ = true;
+  const bool waits = call->core_.cold->offloader().wait_for_room(
+      call->room_wanted_, env::monotonic_now() + call->room_wait_,
+      [call, shared] { shared->complete(call->finish()); });
+  if (waits) return;
+  call->retry_ = false;
+  shared->complete(call->finish());
+}
+
+rpc::Reply PutCall::finish() {
+  end_items();
   pb::PutReply body;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];
     body.add_codes(static_cast<std::uint32_t>(item.code));
     body.add_versions(item.version);
-    body.add_flags(item.flags);
+    const bool again = retry_ && item.code == Code::kBackpressure;
+    body.add_flags(item.flags | (again ? wire::kPutRetry : 0U));
     if (!item.text.empty() && body.errors_size() < kErrorTextsMax) {
       pb::ItemError* error = body.add_errors();
       error->set_item(static_cast<std::uint32_t>(i));

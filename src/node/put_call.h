@@ -31,6 +31,11 @@ class PutCall final : public rpc::PayloadSink {
   Result<void> begin(const pb::PutRequest& request, const wire::KeyList& keys,
                      std::uint64_t payload_bytes, bool local);
   rpc::Reply finish();
+  // After the payload: some values found no room, but disks are taking others out of the way, and
+  // the caller has time. Then answer_with_room() answers when there may be room, and tells the
+  // caller to send those values again.
+  bool waits_for_room(const wire::FrameHeader& header);
+  static void answer_with_room(std::shared_ptr<PutCall> call, rpc::Responder responder);
 
   std::size_t next(std::span<iovec> into) override;
   void advance(std::size_t bytes) override;
@@ -68,6 +73,7 @@ class PutCall final : public rpc::PayloadSink {
   void settle(Item& item, std::uint64_t checksum);
   void publish(Item& item, std::uint64_t checksum);
   void close_books();
+  void end_items();
   Item& current() { return items_[at_]; }
 
   // Values whose places are given out together: small ones then share a system call.
@@ -88,6 +94,10 @@ class PutCall final : public rpc::PayloadSink {
   std::shared_ptr<ClientBuffer> buffer_;  // set: the payload is descriptors
   std::array<wire::Descriptor, 4> descriptors_{};
   std::size_t descriptor_bytes_ = 0;
+  std::uint64_t room_wanted_ = 0;  // bytes of values that found none
+  env::Nanos room_wait_ = 0;       // how long the caller may be kept waiting for it
+  bool retry_ = false;             // they are to be sent again
+  bool ended_ = false;
   bool broken_ = false;  // descriptors that make no sense: everything from here on is refused
 };
 

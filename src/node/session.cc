@@ -40,25 +40,27 @@ rpc::Intake NodeSession::on_request(const wire::FrameHeader& header, std::string
   if (takes_payload(header.op)) {
     started_ = started;
     const Result<rpc::PayloadSink*> begun = begin(header, body);
-    if (begun) return {std::nullopt, *begun};
+    if (begun) return rpc::Intake(*begun);
     metrics.errors->add();
-    return {rpc::error_reply(begun.error()), nullptr};
+    return rpc::error_reply(begun.error());
   }
   if (header.payload_bytes > 0) {
     metrics.errors->add();
-    return {rpc::error_reply(Error(Code::kInvalidArgument, "this operation takes no payload")),
-            nullptr};
+    return rpc::error_reply(Error(Code::kInvalidArgument, "this operation takes no payload"));
   }
-  Result<rpc::Reply> reply = dispatch(header, body);
-  if (!reply) {
+  Result<rpc::Intake> intake = dispatch(header, body);
+  if (!intake) {
     metrics.errors->add();
-    return {rpc::error_reply(reply.error()), nullptr};
+    return rpc::error_reply(intake.error());
   }
-  metrics.latency->record(static_cast<std::uint64_t>(env::monotonic_now() - started));
-  return {std::move(*reply), nullptr};
+  // What is answered later has a series of its own.
+  if (intake->reply) {
+    metrics.latency->record(static_cast<std::uint64_t>(env::monotonic_now() - started));
+  }
+  return std::move(*intake);
 }
 
-Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::string_view body) {
+Result<rpc::Intake> NodeSession::dispatch(const wire::FrameHeader& header, std::string_view body) {
   switch (header.op) {
     case wire::Op::kGet:
       return get(header, body);
@@ -67,7 +69,7 @@ Result<rpc::Reply> NodeSession::dispatch(const wire::FrameHeader& header, std::s
     case wire::Op::kStat:
       return stat(body);
     case wire::Op::kPin:
-      return pin(body);
+      return pin(header, body);
     case wire::Op::kUnpin:
       return unpin(body);
     case wire::Op::kList:
@@ -116,8 +118,15 @@ Result<rpc::PayloadSink*> NodeSession::begin_put(const wire::FrameHeader& header
   return put_.get();
 }
 
-rpc::Reply NodeSession::on_payload_end(const wire::FrameHeader& header) {
+rpc::Intake NodeSession::on_payload_end(const wire::FrameHeader& header) {
   const OpMetrics& metrics = core_.metrics.ops[static_cast<std::uint16_t>(header.op)];
+  if (header.op == wire::Op::kPut && put_->waits_for_room(header)) {
+    rpc::Intake intake;
+    intake.later = [put = std::shared_ptr<PutCall>(std::move(put_))](rpc::Responder responder) {
+      PutCall::answer_with_room(put, std::move(responder));
+    };
+    return intake;
+  }
   Result<rpc::Reply> reply =
       header.op == wire::Op::kPut ? Result<rpc::Reply>(put_->finish()) : lookup_->finish();
   put_.reset();

@@ -21,20 +21,20 @@ class NodeSession final : public rpc::Session {
  public:
   NodeSession(StoreCore& core, bool local);
   rpc::Intake on_request(const wire::FrameHeader& header, std::string_view body) override;
-  rpc::Reply on_payload_end(const wire::FrameHeader& header) override;
+  rpc::Intake on_payload_end(const wire::FrameHeader& header) override;
 
  private:
-  Result<rpc::Reply> dispatch(const wire::FrameHeader& header, std::string_view body);
+  Result<rpc::Intake> dispatch(const wire::FrameHeader& header, std::string_view body);
   // Requests with payload: put, lookup and match_prefix.
   Result<rpc::PayloadSink*> begin(const wire::FrameHeader& header, std::string_view body);
   Result<rpc::PayloadSink*> begin_put(const wire::FrameHeader& header, std::string_view body);
   template <class Request>
   Result<rpc::PayloadSink*> begin_lookup(const wire::FrameHeader& header, std::string_view body,
                                          LookupKind kind);
-  Result<rpc::Reply> get(const wire::FrameHeader& header, std::string_view body);
-  Result<rpc::Reply> remove(std::string_view body);
+  Result<rpc::Intake> get(const wire::FrameHeader& header, std::string_view body);
+  Result<rpc::Intake> remove(std::string_view body);
   Result<rpc::Reply> stat(std::string_view body);
-  Result<rpc::Reply> pin(std::string_view body);
+  Result<rpc::Intake> pin(const wire::FrameHeader& header, std::string_view body);
   Result<rpc::Reply> unpin(std::string_view body);
   Result<rpc::Reply> list(std::string_view body);
   Result<rpc::Reply> info(std::string_view body);
@@ -53,7 +53,6 @@ class NodeSession final : public rpc::Session {
   std::unique_ptr<LookupCall> lookup_;
   env::Nanos started_ = 0;
   pb::GetRequest get_request_;
-  pb::GetReply get_reply_;
 };
 
 }  // namespace larder::node

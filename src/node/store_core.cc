@@ -33,6 +33,8 @@ Result<StoreMetrics> register_store_metrics(obs::Registry& registry) {
       counter(metrics.lease_expiries, "larder_pin_lease_expiries_total",
               "pins ended by their lease");
   if (!all) return fail(Code::kInternal, "the store's metrics could not be registered");
+  LARDER_ASSIGN(metrics.cold_latency,
+                registry.histogram("larder_cold_get_seconds", "gets that waited for a disk"));
   return metrics;
 }
 
@@ -42,6 +44,14 @@ std::shared_ptr<PinTable> StoreCore::add_pin_table() {
   std::erase_if(pin_tables, [](const auto& weak) { return weak.expired(); });
   pin_tables.push_back(table);
   return table;
+}
+
+void StoreCore::touch(const route::Entry& entry) noexcept {
+  if (entry.has_hot()) {
+    hot->touch(entry.hot().slot);
+  } else if (cold) {
+    cold->touch(entry.cold());
+  }
 }
 
 std::size_t StoreCore::pins_total() {

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "env/clock.h"
+#include "larder/client.h"
 #include "node/client_buffers.h"
 #include "node/pin_table.h"
 #include "obs/metrics.h"
 #include "qos/managed.h"
 #include "route/route_table.h"
 #include "route/spaces.h"
+#include "tier/cold/cold_tier.h"
 #include "tier/hot/fence.h"
 #include "tier/hot/hot_store.h"
 #include "wire/frame.h"
@@ -38,8 +40,14 @@ struct StoreMetrics {
   obs::Counter* bytes_got = nullptr;
   obs::Counter* damaged = nullptr;  // values that failed their checksum on arrival
   obs::Counter* lease_expiries = nullptr;
+  obs::Histogram* cold_latency = nullptr;  // of gets that waited for a disk
 };
 Result<StoreMetrics> register_store_metrics(obs::Registry& registry);
+
+inline Tier tier_of(bool hot, bool cold) noexcept {
+  if (!cold) return Tier::kHot;
+  return hot ? Tier::kHotAndCold : Tier::kCold;
+}
 
 struct StoreCore {
   std::string id;      // "stable:epoch"
@@ -47,7 +55,9 @@ struct StoreCore {
   env::Clock* clock = nullptr;
   bool share_memory = true;
   std::unique_ptr<tier::Fence> fence;
-  std::unique_ptr<tier::HotStore> hot;  // declared before the routes: outlives their entries
+  // Declared before the routes: they outlive their entries. Without disks there is no cold tier.
+  std::unique_ptr<tier::HotStore> hot;
+  std::unique_ptr<tier::ColdTier> cold;
   std::unique_ptr<route::RouteTable> routes;
   route::Spaces spaces;
   ClientBuffers buffers;
@@ -60,6 +70,8 @@ struct StoreCore {
   std::vector<std::weak_ptr<PinTable>> pin_tables;
   std::shared_ptr<PinTable> add_pin_table();
   std::size_t pins_total();
+  // The value was read or put again: it is worth keeping where it is.
+  void touch(const route::Entry& entry) noexcept;
   void expire_pins(env::Nanos now);
 };
 

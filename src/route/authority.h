@@ -64,6 +64,9 @@ class RouteAuthority {
   // The route no longer leads to that record; without a hot copy it goes. RecordOwner hears of it.
   // False: it did not lead there, or is being deleted.
   virtual bool drop_record(const EntryRef& entry, std::uint64_t place) = 0;
+  // The record has been copied to `to`: the route leads there instead of to `from`, of which
+  // RecordOwner hears. False: as drop_record().
+  virtual bool move_record(const EntryRef& entry, std::uint64_t from, std::uint64_t to) = 0;
   // Replaces `cold`, which has no hot copy, by `hot`, the same version with one; the record goes
   // with it. Not applied: `cold` is the route no longer.
   virtual CasResult promote(const EntryRef& cold, EntryRef hot) = 0;

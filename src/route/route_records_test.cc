@@ -171,6 +171,18 @@ TEST_F(RouteRecordsTest, DroppingTheLastCopyForgetsTheRoute) {
   EXPECT_EQ(records_.forgotten, std::vector<std::uint64_t>{9});
 }
 
+TEST_F(RouteRecordsTest, ARecordMovesToAnotherPlace) {
+  const EntryRef entry = publish("a");
+  EXPECT_FALSE(table_.move_record(entry, 9, 10));
+  ASSERT_TRUE(table_.add_record(entry, 9));
+  EXPECT_FALSE(table_.move_record(entry, 8, 10));
+  ASSERT_TRUE(table_.move_record(entry, 9, 10));
+  EXPECT_EQ(entry->cold(), 10U);
+  EXPECT_EQ(records_.forgotten, std::vector<std::uint64_t>{9});
+  remove("a");
+  EXPECT_FALSE(table_.move_record(entry, 10, 11));
+}
+
 TEST_F(RouteRecordsTest, FindsARouteByItsRecord) {
   ASSERT_TRUE(table_.publish(0, make("a", 5, false, 9)).applied);
   ASSERT_TRUE(table_.publish(0, make("b", 6, false, 10)).applied);

@@ -249,6 +249,16 @@ bool RouteTable::drop_record(const EntryRef& entry, std::uint64_t place) {
   return true;
 }
 
+bool RouteTable::move_record(const EntryRef& entry, std::uint64_t from, std::uint64_t to) {
+  Shard& shard = shard_of(entry->hash());
+  const std::lock_guard lock(shard.lock);
+  const std::uint64_t bucket = bucket_of(shard, *entry);
+  if (bucket == kNoBucket || from == 0 || entry->cold() != from) return false;
+  entry->cold_.store(to, std::memory_order_release);
+  if (record_owner_ != nullptr) record_owner_->on_forgotten(from);
+  return true;
+}
+
 CasResult RouteTable::promote(const EntryRef& cold, EntryRef hot) {
   Shard& shard = shard_of(cold->hash());
   EntryRef replaced;

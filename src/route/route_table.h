@@ -32,6 +32,7 @@ class RouteTable final : public RouteAuthority {
   bool evict(const EntryRef& entry) override;
   bool add_record(const EntryRef& entry, std::uint64_t place) override;
   bool drop_record(const EntryRef& entry, std::uint64_t place) override;
+  bool move_record(const EntryRef& entry, std::uint64_t from, std::uint64_t to) override;
   CasResult promote(const EntryRef& cold, EntryRef hot) override;
   EntryRef find_record(std::uint64_t hash, std::uint64_t place) override;
   std::uint64_t next_version() noexcept override;

@@ -42,8 +42,25 @@ Result<Space> Spaces::intern(std::string_view tenant, std::string_view domain,
   }
   space.id = static_cast<std::uint32_t>(by_name_.size() + 1);
   space.seed = hash64(name);
-  by_name_.emplace(std::move(name), space);
+  by_id_.push_back(&by_name_.emplace(std::move(name), space).first->first);
   return space;
+}
+
+Spaces::Names Spaces::names(std::uint32_t id) const {
+  const std::shared_lock lock(mutex_);
+  if (id == 0 || id > by_id_.size()) return {};
+  std::string_view joint = *by_id_[id - 1];
+  const auto next = [&joint] {
+    const auto bytes = static_cast<unsigned char>(joint.front());
+    std::string part(joint.substr(1, bytes));
+    joint.remove_prefix(std::size_t{1} + bytes);
+    return part;
+  };
+  Names names;
+  names.tenant = next();
+  names.domain = next();
+  names.object_set = next();
+  return names;
 }
 
 bool Spaces::find(std::string_view tenant, std::string_view domain, std::string_view object_set,

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "larder/status.h"
 #include "route/entry.h"
@@ -31,10 +32,18 @@ class Spaces {
   // Only if it is known: look-ups of strangers must not fill the table.
   bool find(std::string_view tenant, std::string_view domain, std::string_view object_set,
             Space& into) const;
+  struct Names {
+    std::string tenant;
+    std::string domain;
+    std::string object_set;
+  };
+  // Of a space that is known; else empty ones.
+  Names names(std::uint32_t id) const;
 
  private:
   mutable std::shared_mutex mutex_;
   std::unordered_map<std::string, Space> by_name_;
+  std::vector<const std::string*> by_id_;  // keys of by_name_, which stay where they are
 };
 
 KeyRef key_in(const Space& space, std::string_view key) noexcept;

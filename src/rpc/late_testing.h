@@ -66,7 +66,7 @@ class LateSession final : public Session {
     };
     return intake;
   }
-  Reply on_payload_end(const wire::FrameHeader& /*header*/) override { return {}; }
+  Intake on_payload_end(const wire::FrameHeader& /*header*/) override { return Reply(); }
 
  private:
   LateService& service_;

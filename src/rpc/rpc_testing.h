@@ -135,7 +135,7 @@ class EchoSession final : public Session {
     }
     return intake;
   }
-  Reply on_payload_end(const wire::FrameHeader& header) override {
+  Intake on_payload_end(const wire::FrameHeader& header) override {
     Reply reply;
     if (header.op == wire::Op::kPut) text_ = std::to_string(checksum64(received_));
     if (header.op == wire::Op::kGet) {

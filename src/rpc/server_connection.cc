@@ -256,12 +256,8 @@ Result<PayloadSink*> ServerConnection::on_frame(const wire::FrameHeader& header,
   current_ = header;
   Intake intake = session_->on_request(header, body);
   if (header.payload_bytes == 0) {
-    if (!intake.reply && intake.later) {
-      pass_on(intake.later, header);
-      return nullptr;
-    }
-    if (!intake.reply) intake.reply = session_->on_payload_end(header);
-    queue(std::move(*intake.reply), header);
+    if (!intake.reply && !intake.later) intake = session_->on_payload_end(header);
+    answer(std::move(intake), header);
     return nullptr;
   }
   held_ = std::move(intake.reply);
@@ -269,10 +265,15 @@ Result<PayloadSink*> ServerConnection::on_frame(const wire::FrameHeader& header,
 }
 
 Result<void> ServerConnection::on_payload_end() {
-  Reply reply = held_ ? std::move(*held_) : session_->on_payload_end(current_);
+  Intake intake = held_ ? Intake(std::move(*held_)) : session_->on_payload_end(current_);
   held_.reset();
-  queue(std::move(reply), current_);
+  answer(std::move(intake), current_);
   return {};
+}
+
+void ServerConnection::answer(Intake intake, const wire::FrameHeader& request) {
+  if (!intake.reply && intake.later) return pass_on(intake.later, request);
+  queue(intake.reply ? std::move(*intake.reply) : Reply(), request);
 }
 
 void ServerConnection::pass_on(const std::function<void(Responder)>& later,

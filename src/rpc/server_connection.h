@@ -68,6 +68,7 @@ class ServerConnection final : private FrameObserver {
   Result<PayloadSink*> on_frame(const wire::FrameHeader& header, std::string_view body) override;
   Result<void> on_payload_end() override;
   bool accepts_frames() const noexcept override { return wants_read(); }
+  void answer(Intake intake, const wire::FrameHeader& request);
   void pass_on(const std::function<void(Responder)>& later, const wire::FrameHeader& request);
   bool resume();
   void queue(Reply reply, const wire::FrameHeader& request);

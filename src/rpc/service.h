@@ -21,8 +21,8 @@
 
 namespace larder::rpc {
 
-// How a session takes a request: it answers now, it names where the payload goes first, or, for a
-// request without payload, it passes the call on.
+// How a session takes a request: it answers now, it names where the payload goes first, or it passes
+// the call on (of a request with payload: once that is in).
 struct Intake {
   std::optional<Reply> reply;
   PayloadSink* sink = nullptr;  // valid until on_payload_end() or the session's end
@@ -30,6 +30,10 @@ struct Intake {
   // the responder to whoever will answer, whose work bounds itself: a connection has at most 64
   // calls outstanding, but may be closed, and come back, with all of them still under way.
   std::function<void(Responder)> later = nullptr;
+
+  Intake() = default;
+  Intake(Reply answer) : reply(std::move(answer)) {}  // NOLINT: an answer is a way to take it
+  explicit Intake(PayloadSink* place) : sink(place) {}
 };
 
 struct Peer {
@@ -43,7 +47,7 @@ class Session {
   virtual ~Session() = default;
   virtual Intake on_request(const wire::FrameHeader& header, std::string_view body) = 0;
   // After Intake::sink got the whole payload.
-  virtual Reply on_payload_end(const wire::FrameHeader& header) = 0;
+  virtual Intake on_payload_end(const wire::FrameHeader& header) = 0;
 };
 
 class Service {

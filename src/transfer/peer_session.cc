@@ -186,7 +186,7 @@ Result<void> PeerSession::begin_write(const wire::FrameHeader& header, std::stri
   return {};
 }
 
-rpc::Reply PeerSession::on_payload_end(const wire::FrameHeader&) {
+rpc::Intake PeerSession::on_payload_end(const wire::FrameHeader&) {
   rpc::Reply reply;
   reply.frame = verdicts(sink_.take());
   return reply;

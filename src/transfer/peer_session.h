@@ -55,7 +55,7 @@ class PeerSession final : public rpc::Session {
  public:
   explicit PeerSession(PeerService& service) : service_(service) {}
   rpc::Intake on_request(const wire::FrameHeader& header, std::string_view body) override;
-  rpc::Reply on_payload_end(const wire::FrameHeader& header) override;
+  rpc::Intake on_payload_end(const wire::FrameHeader& header) override;
 
  private:
   rpc::Reply info() const;

@@ -45,6 +45,7 @@ std::string_view op_name(Op op) noexcept;
 enum PutFlag : std::uint32_t {
   kPutAlreadyStored = 1,  // the same bytes were there; nothing was moved
   kPutResend = 2,         // bytes of the stored length but other contents: send again with `force`
+  kPutRetry = 4,          // there was no room; now there may be: send again
 };
 
 struct FrameHeader {

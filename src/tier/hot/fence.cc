@@ -98,6 +98,12 @@ void forget_fence(const std::string& socket_path) noexcept {
   if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
 }
 
+void Fence::raise_to(std::uint64_t epoch) noexcept {
+  if (epoch <= epoch_) return;
+  epoch_ = epoch;
+  page_->epoch.store(epoch, std::memory_order_seq_cst);
+}
+
 Fence::Fence(Fence&& other) noexcept
     : held_(std::move(other.held_)),
       read_only_(std::move(other.read_only_)),

@@ -33,6 +33,9 @@ class Fence {
   ~Fence();
 
   std::uint64_t epoch() const noexcept { return epoch_; }
+  // Before anybody was told the epoch: makes it at least this. The file does not survive the
+  // machine's restart, what carries epochs on disks does.
+  void raise_to(std::uint64_t epoch) noexcept;
   // Opened for reading only: what clients get.
   int read_only_fd() const noexcept { return read_only_.get(); }
 

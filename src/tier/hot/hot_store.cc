@@ -177,7 +177,7 @@ route::CasResult HotStore::publish(const route::KeyRef& key, std::uint64_t expec
   fields.checksum = checksum;
   fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,
                 reservation.allocation_.tag, 0};
-  route::EntryRef entry = install(fields);
+  route::EntryRef entry = install(fields, true);
   route::EntryRef kept = entry;
   route::CasResult result = authority_->publish(expected, std::move(entry));
   if (!result.applied) {
@@ -185,6 +185,7 @@ route::CasResult HotStore::publish(const route::KeyRef& key, std::uint64_t expec
     return result;
   }
   use_up(reservation);
+  if (lower_ != nullptr) lower_->on_publish(*kept);
   version = fields.version;
   return result;
 }
@@ -197,7 +198,7 @@ route::EntryRef HotStore::promote(const route::EntryRef& cold, Reservation& rese
   fields.checksum = cold->checksum();
   fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,
                 reservation.allocation_.tag, 0};
-  route::EntryRef entry = install(fields);
+  route::EntryRef entry = install(fields, false);
   if (!authority_->promote(cold, entry).applied) {
     uninstall(*entry);
     return {};
@@ -208,8 +209,10 @@ route::EntryRef HotStore::promote(const route::EntryRef& cold, Reservation& rese
 
 // The version word is set before anyone can learn the slot, so a reader never meets a route whose
 // word is not yet valid; and the owner before the table can drop the entry.
-route::EntryRef HotStore::install(const route::EntryFields& fields) {
+route::EntryRef HotStore::install(const route::EntryFields& fields, bool fresh) {
   route::EntryRef entry = fields.make();
+  // Before the hand can meet it.
+  if (lower_ != nullptr) lower_->on_install(*entry, fresh);
   {
     const std::lock_guard lock(mutex_);
     entries_[fields.hot.slot] = entry.get();
@@ -223,6 +226,7 @@ route::EntryRef HotStore::install(const route::EntryFields& fields) {
 
 // Of an entry that was not published: dropping it gives nothing back, the reservation does.
 void HotStore::uninstall(route::Entry& entry) noexcept {
+  if (lower_ != nullptr) lower_->on_release(entry);
   const std::uint32_t slot = entry.hot().slot;
   slot_word(slot).store(0, std::memory_order_release);
   entry.set_owner(nullptr);
@@ -257,6 +261,7 @@ void HotStore::on_unlink(const route::Entry& entry) noexcept {
 }
 
 void HotStore::on_release(const route::Entry& entry) noexcept {
+  if (lower_ != nullptr) lower_->on_release(entry);
   const route::HotReplica hot = entry.hot();
   const std::lock_guard lock(mutex_);
   clock_->erase(hot.slot);
@@ -273,7 +278,7 @@ route::EntryRef HotStore::next_victim() {
     const route::Entry* entry = entries_[slot];
     return entry != nullptr && entry->linked() && entry->references() == 1 &&
            entry->state() == route::RouteState::kActive &&
-           (gate_ == nullptr || gate_->may_evict(*entry));
+           (lower_ == nullptr || lower_->may_evict(*entry));
   };
   std::uint64_t full = 1;
   for (std::uint64_t looked = 0; looked < full; looked += kStepsPerLock) {

@@ -42,11 +42,19 @@ struct HotCounters {
   std::atomic<std::uint64_t> stored_bytes{0};  // lengths of published copies not yet released
 };
 
-// Says which hot copies must stay: those whose bytes are nowhere else yet and shall be.
-class EvictionGate {
+// A tier below this one, which takes copies of what is stored here.
+class LowerTier {
  public:
-  virtual ~EvictionGate() = default;
-  // Under the store's lock: a few instructions, and none of the store's methods.
+  virtual ~LowerTier() = default;
+  // A value is about to be published, or to get a hot copy again (`fresh` false). Its bytes are in
+  // place; from here on may_evict() is asked about it. Any thread.
+  virtual void on_install(const route::Entry& entry, bool fresh) noexcept = 0;
+  // It was published. Any thread.
+  virtual void on_publish(const route::Entry& entry) noexcept = 0;
+  // Its place in memory is about to be free, or it was not published after all. Any thread.
+  virtual void on_release(const route::Entry& entry) noexcept = 0;
+  // False: the bytes are nowhere else yet, and shall be; the copy stays. Under the store's lock: a
+  // few instructions, and none of the store's methods.
   virtual bool may_evict(const route::Entry& entry) noexcept = 0;
 };
 
@@ -79,7 +87,7 @@ class HotStore final : public route::ReplicaOwner {
   ~HotStore() override;
   void set_authority(route::RouteAuthority& authority) { authority_ = &authority; }
   // Before use, or never: then everything may go. Outlives the use of the store.
-  void set_gate(EvictionGate& gate) { gate_ = &gate; }
+  void set_lower(LowerTier& lower) { lower_ = &lower; }
 
   // kInvalidArgument (0 bytes), kTooLarge (never fits; says the limit) or kBackpressure (full of
   // what cannot go now).
@@ -100,6 +108,8 @@ class HotStore final : public route::ReplicaOwner {
     return segment_->data() + entry.hot().offset;
   }
   void touch(std::uint32_t slot) noexcept { clock_->touch(slot); }
+  // It was read since the hand last came by.
+  bool is_wanted(std::uint32_t slot) const noexcept { return clock_->credit(slot) > 0; }
   // Evicts down to the low watermark when above the high one. Returns bytes evicted.
   std::uint64_t evict_tick();
   bool above_high_watermark() const;
@@ -127,7 +137,7 @@ class HotStore final : public route::ReplicaOwner {
   std::optional<Reservation> try_reserve(std::uint64_t length);
   std::optional<Reservation> reserve_locked(std::uint64_t length);
   void cancel(Reservation& reservation) noexcept;
-  route::EntryRef install(const route::EntryFields& fields);
+  route::EntryRef install(const route::EntryFields& fields, bool fresh);
   void uninstall(route::Entry& entry) noexcept;
   void use_up(Reservation& reservation) noexcept;
   std::uint64_t evict(std::uint64_t bytes_wanted);
@@ -137,7 +147,7 @@ class HotStore final : public route::ReplicaOwner {
 
   HotOptions options_;
   route::RouteAuthority* authority_ = nullptr;
-  EvictionGate* gate_ = nullptr;
+  LowerTier* lower_ = nullptr;
   std::unique_ptr<Segment> segment_;
   std::unique_ptr<env::PageWarmer> warmer_;  // after the segment, which it reads
   std::unique_ptr<Segment> slot_segment_;

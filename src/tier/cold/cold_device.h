@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// One disk of a node: its record store, the two threads that use it, and what is known of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "block/block_device.h"
+#include "extent/record_store.h"
+#include "larder/status.h"
+#include "tier/cold/cold_options.h"
+#include "tier/cold/device_record.h"
+#include "tier/cold/read_lane.h"
+#include "tier/cold/record_index.h"
+#include "tier/cold/write_lane.h"
+
+namespace larder::tier {
+
+struct ColdCounters {
+  std::atomic<std::uint64_t> offloaded{0};  // records
+  std::atomic<std::uint64_t> offloaded_bytes{0};
+  std::atomic<std::uint64_t> restored{0};
+  std::atomic<std::uint64_t> restored_bytes{0};
+  std::atomic<std::uint64_t> write_errors{0};
+  std::atomic<std::uint64_t> read_errors{0};
+  std::atomic<std::uint64_t> corrupt{0};  // payloads that failed their checksum
+  std::atomic<std::uint64_t> evicted{0};  // records that went to make room
+  std::atomic<std::uint64_t> evicted_bytes{0};
+  std::atomic<std::uint64_t> recovered{0};
+  std::atomic<std::uint64_t> orphans{0};  // found at recovery, wanted by nobody
+};
+
+class ColdDevice {
+ public:
+  // Opens the disk, and makes a store on it where it is blank. `owner` and `epoch`: as OpenOptions.
+  // `make_device` null: a FileDevice; tests wrap it. Errors: as FileDevice::open(),
+  // extent::format() and RecordStore::open(), with what to do.
+  using WrapDevice =
+      std::function<std::shared_ptr<block::BlockDevice>(std::shared_ptr<block::BlockDevice>)>;
+  static Result<std::shared_ptr<ColdDevice>> open(const DiskSpec& spec, const ColdOptions& options,
+                                                  const std::string& owner, std::uint64_t epoch,
+                                                  const WrapDevice& wrap = {});
+  // The highest epoch of those who had it; 0: it is new.
+  static Result<std::uint64_t> last_epoch(const DiskSpec& spec);
+  ~ColdDevice();
+  ColdDevice(const ColdDevice&) = delete;
+  ColdDevice& operator=(const ColdDevice&) = delete;
+
+  // Once, before all that follows.
+  Result<void> start(std::uint8_t number, WriteSource& source, const ColdOptions& options);
+  // Ends the threads and closes the store; what was written is durable then. Idempotent; one thread.
+  // Lanes answer "cancelled" from then on.
+  Result<void> stop();
+
+  std::uint8_t number() const noexcept { return number_; }
+  const std::string& id() const noexcept { return id_; }  // the store's uuid
+  const std::string& path() const noexcept { return path_; }
+  extent::RecordStore& store() noexcept { return *store_; }
+  RecordIndex& index() noexcept { return *index_; }
+  ReadLane& reads() noexcept { return *reads_; }
+  WriteLane& writes() noexcept { return *writes_; }
+  block::BlockDevice& device() noexcept { return store_->device(); }
+  const ColdCounters& counters() const noexcept { return counters_; }
+  ColdCounters& counters() noexcept { return counters_; }
+
+  DeviceState state() const noexcept { return state_.load(std::memory_order_acquire); }
+  void set_state(DeviceState state) noexcept { state_.store(state, std::memory_order_release); }
+  // New records may go there.
+  bool accepts() const noexcept { return state() == DeviceState::kHealthy && !is_out(); }
+  // Its records can be read.
+  bool readable() const noexcept {
+    return state() != DeviceState::kFailed && state() != DeviceState::kDisabledByAdmin && !is_out();
+  }
+  // Taken out of service, for good.
+  bool is_out() const noexcept { return out_.load(std::memory_order_acquire); }
+  void set_out() noexcept { out_.store(true, std::memory_order_release); }
+  std::string last_error() const;
+  void set_last_error(std::string text);
+
+ private:
+  ColdDevice() = default;
+
+  std::uint8_t number_ = 0;
+  bool stopped_ = false;
+  std::string id_;
+  std::string path_;
+  std::unique_ptr<extent::RecordStore> store_;
+  std::unique_ptr<RecordIndex> index_;
+  std::unique_ptr<ReadLane> reads_;
+  std::unique_ptr<WriteLane> writes_;
+  ColdCounters counters_;
+  std::atomic<DeviceState> state_{DeviceState::kHealthy};
+  std::atomic<bool> out_{false};
+  mutable std::mutex mutex_;
+  std::string last_error_;
+};
+
+}  // namespace larder::tier

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tier/cold/offloader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "obs/log.h"
+
+namespace larder::tier {
+namespace {
+
+// How soon a lane asks again when its device is full but room is being made.
+constexpr env::Nanos kRoomPause = 5 * env::kMilli;
+
+}  // namespace
+
+Offloader::Offloader(const ColdOptions& options, const Links& links)
+    : options_(options), links_(links), owed_(links.hot->slots()) {}
+
+Offloader::~Offloader() = default;
+
+Result<std::unique_ptr<Offloader>> Offloader::create(const ColdOptions& options,
+                                                     const Links& links) {
+  std::unique_ptr<Offloader> made(new Offloader(options, links));
+  LARDER_ASSIGN(ReuseFilter reuse, ReuseFilter::create(options.reuse));
+  made->reuse_ = std::make_unique<ReuseFilter>(std::move(reuse));
+  OffloadQueueOptions queue_options = options.queue;
+  queue_options.slots_max = links.hot->slots();
+  queue_options.items_max = links.hot->slots();
+  LARDER_ASSIGN(OffloadQueue queue, OffloadQueue::create(queue_options));
+  made->queue_ = std::make_unique<OffloadQueue>(std::move(queue));
+  AdmissionOptions admission_options = options.admission;
+  admission_options.devices_max = 255;
+  LARDER_ASSIGN(Admission admission, Admission::create(admission_options));
+  made->admission_ = std::make_unique<Admission>(std::move(admission));
+  return made;
+}
+
+// ---- what is owed ----
+
+bool Offloader::wanted(std::uint64_t hash) const noexcept {
+  return accepting_.load(std::memory_order_relaxed) &&
+         reuse_->is_worth(hash, room_.load(std::memory_order_relaxed));
+}
+
+void Offloader::owe(const route::Entry& entry) noexcept {
+  owed_[entry.hot().slot].store(kOwed, std::memory_order_relaxed);
+  stats_.owed.fetch_add(1, std::memory_order_relaxed);
+  stats_.owed_bytes.fetch_add(entry.length(), std::memory_order_relaxed);
+}
+
+void Offloader::on_install(const route::Entry& entry, bool fresh) noexcept {
+  if (!fresh) return;  // it has a record
+  if (wanted(entry.hash())) return owe(entry);
+  stats_.unwanted.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Offloader::on_publish(const route::Entry& entry) noexcept {
+  if (options_.mode != OffloadMode::kPassthrough) return;
+  if (owed_[entry.hot().slot].load(std::memory_order_relaxed) == kOwed) queue(entry);
+}
+
+void Offloader::on_release(const route::Entry& entry) noexcept {
+  settle(entry);
+}
+
+bool Offloader::may_evict(const route::Entry& entry) noexcept {
+  if (entry.cold() != 0) return true;
+  if (!accepting_.load(std::memory_order_relaxed)) return true;
+  const std::uint8_t owed = owed_[entry.hot().slot].load(std::memory_order_relaxed);
+  if (owed == kQueued) return false;
+  if (owed == kNothing) {
+    // What was not worth it when it was put may have become so since.
+    if (reuse_->mode() == ReuseMode::kAll || !wanted(entry.hash())) return true;
+    owe(entry);
+  }
+  queue(entry);
+  return false;
+}
+
+void Offloader::queue(const route::Entry& entry) noexcept {
+  const std::uint32_t slot = entry.hot().slot;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto put = queue_->put(slot, entry.version(), entry.length(), env::monotonic_now());
+    if (put == OffloadQueue::Put::kFull || put == OffloadQueue::Put::kBadSlot) return;
+    owed_[slot].store(kQueued, std::memory_order_relaxed);
+  }
+  if (hungry_.exchange(false, std::memory_order_acq_rel) && wake_) wake_();
+}
+
+// The slot owes nothing any more. The caller holds the entry, so the slot is its own.
+void Offloader::settle(const route::Entry& entry) noexcept {
+  const std::uint32_t slot = entry.hot().slot;
+  if (owed_[slot].exchange(kNothing, std::memory_order_relaxed) == kNothing) return;
+  {
+    const std::lock_guard lock(mutex_);
+    moving_.erase(slot);
+  }
+  stats_.owed.fetch_sub(1, std::memory_order_relaxed);
+  stats_.owed_bytes.fetch_sub(entry.length(), std::memory_order_relaxed);
+}
+
+void Offloader::set_accepting(bool accepting, bool room) noexcept {
+  room_.store(room, std::memory_order_relaxed);
+  const bool before = accepting_.exchange(accepting, std::memory_order_acq_rel);
+  if (before && !accepting) room_came(~0ULL >> 1U);  // nothing has to wait for a disk now
+  if (accepting && !before && wake_) wake_();
+}
+
+bool Offloader::move(const route::EntryRef& entry) {
+  const std::uint64_t from = entry->cold();
+  if (from == 0 || !entry->has_hot() || !accepting_.load(std::memory_order_relaxed)) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!moving_.emplace(entry->hot().slot, from).second) return false;
+  }
+  owe(*entry);
+  queue(*entry);
+  return true;
+}
+
+std::uint64_t Offloader::left_by(std::uint32_t slot) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = moving_.find(slot);
+  return found != moving_.end() ? found->second : 0;
+}
+
+// ---- lanes ----
+
+std::optional<OffloadItem> Offloader::admitted(const ColdDevice& device, env::Nanos now,
+                                               env::Nanos& again) {
+  const std::lock_guard lock(mutex_);
+  std::optional<OffloadItem> item = queue_->take(now);
+  if (!item) {
+    hungry_.store(true, std::memory_order_release);
+    if (const auto due = queue_->next_due(now)) again = std::min(again, *due);
+    return std::nullopt;
+  }
+  const Admitted admitted = admission_->try_begin(device.number(), item->length, now);
+  if (admitted.ok()) {
+    ++writing_;
+    return item;
+  }
+  queue_->defer(*item, now);
+  again = std::min(again, admitted.again);
+  return std::nullopt;
+}
+
+std::optional<WriteJob> Offloader::next(ColdDevice& device, env::Nanos now, env::Nanos& again,
+                                        std::uint64_t& need_room) {
+  while (device.accepts()) {
+    const std::optional<OffloadItem> item = admitted(device, now, again);
+    if (!item) return std::nullopt;
+    route::EntryRef entry = links_.hot->find(item->slot, item->version);
+    // Removed, replaced, or written by now: nothing is owed.
+    if (!entry || entry->cold() != left_by(item->slot)) {
+      give_back(device, *item, now, false);
+      continue;
+    }
+    Result<extent::Reservation> space = device.store().reserve(entry->length());
+    if (space) {
+      WriteJob job = job_for(*item, std::move(entry));
+      job.replaces = left_by(item->slot);
+      job.space = std::move(*space);
+      return job;
+    }
+    give_back(device, *item, now, space.error().code() != Code::kTooLarge);
+    if (space.error().code() == Code::kTooLarge) {
+      stats_.given_up.fetch_add(1, std::memory_order_relaxed);
+      settle(*entry);
+      continue;
+    }
+    if (space.error().code() == Code::kExhausted) need_room = entry->length();
+    again = std::min(again, now + kRoomPause);
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+WriteJob Offloader::job_for(const OffloadItem& item, route::EntryRef entry) const {
+  WriteJob job;
+  job.item = item;
+  job.payload = {links_.hot->data(*entry), static_cast<std::size_t>(entry->length())};
+  route::Spaces::Names names = links_.spaces->names(entry->space());
+  job.manifest.tenant = std::move(names.tenant);
+  job.manifest.domain = std::move(names.domain);
+  job.manifest.object_set = std::move(names.object_set);
+  job.manifest.key = entry->key();
+  job.manifest.version = entry->version();
+  job.manifest.length = entry->length();
+  job.manifest.checksum = entry->checksum();
+  job.entry = std::move(entry);
+  return job;
+}
+
+// An item that never went to the device.
+void Offloader::give_back(const ColdDevice& device, const OffloadItem& item, env::Nanos now,
+                          bool again) {
+  const std::lock_guard lock(mutex_);
+  admission_->give_back(device.number(), item.length, now);
+  if (--writing_ == 0) idle_.notify_all();
+  if (again) queue_->defer(item, now);
+}
+
+bool Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place, env::Nanos now) {
+  const bool kept = job.replaces == 0
+                        ? links_.routes->add_record(job.entry, place)
+                        : links_.routes->move_record(job.entry, job.replaces, place);
+  if (!kept) stats_.too_late.fetch_add(1, std::memory_order_relaxed);
+  settle(*job.entry);
+  {
+    const std::lock_guard lock(mutex_);
+    admission_->end(device.number(), job.item.length, true, now);
+    if (--writing_ == 0) idle_.notify_all();
+  }
+  const std::uint64_t bytes = job.entry->length();
+  job.entry = {};  // now it may be evicted
+  room_came(bytes);
+  return kept;
+}
+
+void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env::Nanos now) {
+  const bool pushed_back = error.code() == Code::kBackpressure || error.code() == Code::kCancelled;
+  bool again = job.entry->linked() && job.item.failures + 1 < options_.write_failures_max;
+  {
+    const std::lock_guard lock(mutex_);
+    if (pushed_back) {
+      admission_->give_back(device.number(), job.item.length, now);
+    } else {
+      admission_->end(device.number(), job.item.length, false, now);
+    }
+    if (--writing_ == 0) idle_.notify_all();
+    if (pushed_back && job.entry->linked()) {
+      again = queue_->defer(job.item, now);
+    } else if (again) {
+      again = queue_->retry(job.item, now);
+    }
+  }
+  if (again) return;
+  if (job.entry->linked()) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
+  settle(*job.entry);
+  const std::uint64_t bytes = job.entry->length();
+  job.entry = {};
+  room_came(bytes);
+}
+
+// ---- those who wait ----
+
+bool Offloader::wait_for_room(std::uint64_t bytes, env::Nanos deadline,
+                              std::function<void()> done) {
+  if (!accepting_.load(std::memory_order_relaxed)) return false;
+  if (stats_.owed.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard lock(waiters_mutex_);
+  if (waiters_.size() >= kWaitersMax) return false;
+  if (waiters_.empty()) came_ = 0;
+  waiters_.push_back({bytes, deadline, std::move(done)});
+  stats_.room_waits.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Offloader::room_came(std::uint64_t bytes) {
+  std::vector<std::function<void()>> ready;
+  {
+    const std::lock_guard lock(waiters_mutex_);
+    came_ += bytes;
+    while (!waiters_.empty() && waiters_.front().bytes <= came_) {
+      came_ -= waiters_.front().bytes;
+      ready.push_back(std::move(waiters_.front().done));
+      waiters_.pop_front();
+    }
+    if (waiters_.empty()) came_ = 0;
+  }
+  for (const auto& done : ready) done();
+}
+
+void Offloader::tick(env::Nanos now) {
+  std::vector<std::function<void()>> ready;
+  {
+    const std::lock_guard lock(waiters_mutex_);
+    std::erase_if(waiters_, [&](Waiter& waiter) {
+      if (waiter.deadline > now) return false;
+      ready.push_back(std::move(waiter.done));
+      return true;
+    });
+  }
+  for (const auto& done : ready) done();
+}
+
+bool Offloader::wait_idle(env::Nanos deadline) {
+  const auto until = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline));
+  std::unique_lock lock(mutex_);
+  return idle_.wait_until(lock, until,
+                          [this] { return writing_ == 0 && queue_->counts().size == 0; });
+}
+
+OffloadCounts Offloader::queue_counts() const {
+  const std::lock_guard lock(mutex_);
+  return queue_->counts();
+}
+
+AdmissionCounts Offloader::admission_counts() const {
+  const std::lock_guard lock(mutex_);
+  return admission_->node_counts();
+}
+
+bool Offloader::paused(std::uint8_t device) const {
+  const std::lock_guard lock(mutex_);
+  return admission_->is_paused(device);
+}
+
+void Offloader::forgive(std::uint8_t device) {
+  const std::lock_guard lock(mutex_);
+  admission_->forgive(device);
+}
+
+std::uint64_t Offloader::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return owed_.size() + queue_->report_memory_bytes() + reuse_->report_memory_bytes();
+}
+
+}  // namespace larder::tier

@@ -136,6 +136,7 @@ class Pin {
   explicit operator bool() const noexcept { return store_ != nullptr; }
   RecordId id() const noexcept { return id_; }
   std::uint64_t payload_bytes() const noexcept { return payload_bytes_; }
+  const RecordStore* store() const noexcept { return store_; }
   // The payload lies in these, in order.
   std::span<const Extent> extents() const noexcept { return {extents_.data(), extent_count_}; }
 
@@ -231,7 +232,6 @@ class RecordStore {
               const OpenOptions& options);
   void give_back(std::uint32_t slot) noexcept;
   void unpin(std::uint32_t slot) noexcept;
-  void wake_writer() noexcept;
   Pin make_pin(std::uint32_t slot);
 
   const std::shared_ptr<block::BlockDevice> device_;

@@ -64,8 +64,8 @@ class RecordWriter {
   Result<void> release(RecordId id, std::uint64_t tag);
 
   // Moves things on and fills `into`, each exactly once. poll() never blocks; wait() sleeps, also
-  // when nothing is under way, until there is one, wake(), a release by the store, or `deadline`
-  // (monotonic; may be block::kNoDeadline).
+  // when nothing is under way, until there is one, wake(), or `deadline` (monotonic; may be
+  // block::kNoDeadline), and carries out meanwhile what the store releases.
   std::size_t poll(std::span<WriteDone> into);
   std::size_t wait(std::span<WriteDone> into, env::Nanos deadline);
   void wake() noexcept;  // any thread

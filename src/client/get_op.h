@@ -58,7 +58,7 @@ class GetOp final : public Op, private rpc::PayloadSink {
   std::vector<std::uint32_t> asked_;    // those in the round in flight
   bool scanned_ = false;                // the route cache was asked
   bool by_routes_ = false;              // the round asks for routes, not for bytes
-  bool inline_only_ = false;            // the node has no room in memory for what it reads from disk
+  bool inline_only_ = false;  // the node has no room in memory for what it reads from disk
   std::vector<Incoming> incoming_;
   std::size_t at_ = 0;            // the value coming in
   std::uint64_t done_bytes_ = 0;  // of it

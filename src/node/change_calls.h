@@ -41,8 +41,7 @@ class RemoveCall {
 // A pin holds bytes in memory, so what is on disk alone is brought there first.
 class PinCall {
  public:
-  PinCall(StoreCore& core, std::shared_ptr<PinTable> pins, env::Nanos lease_end,
-          std::size_t items)
+  PinCall(StoreCore& core, std::shared_ptr<PinTable> pins, env::Nanos lease_end, std::size_t items)
       : core_(core), pins_(std::move(pins)), lease_end_(lease_end) {
     items_.reserve(items);
   }

@@ -32,10 +32,8 @@ class ValueSource final : public rpc::PayloadSource {
     std::size_t count = 0;
     for (; count < into.size() && at_ < values_.size(); ++count, ++at_) {
       const Held& held = values_[at_];
-      const std::byte* data =
-          held.entry->has_hot() ? store_.data(*held.entry) : held.value->data();
-      into[count] = {const_cast<std::byte*>(data),
-                     static_cast<std::size_t>(held.entry->length())};
+      const std::byte* data = held.entry->has_hot() ? store_.data(*held.entry) : held.value->data();
+      into[count] = {const_cast<std::byte*>(data), static_cast<std::size_t>(held.entry->length())};
     }
     return count;
   }
@@ -194,8 +192,7 @@ void GetCall::answer_later(std::shared_ptr<GetCall> call, rpc::Responder respond
   const std::vector<std::size_t> group = call->choose_group(ahead);
   std::vector<RestoreItem> wanted(group.size());
   for (std::size_t i = 0; i < group.size(); ++i) wanted[i].entry = call->items_[group[i]].entry;
-  const qos::Purpose purpose =
-      qos::purpose_of(call->header_.intent, call->header_.traffic_class);
+  const qos::Purpose purpose = qos::purpose_of(call->header_.intent, call->header_.traffic_class);
   const env::Nanos started = env::monotonic_now();
   // std::function wants to be copied.
   auto shared = std::make_shared<rpc::Responder>(std::move(responder));

@@ -58,7 +58,8 @@ void LookupCall::found(std::uint32_t index, const route::RouteView& view) {
   if (kind_ == LookupKind::kPrefix) {
     prefix_.set_matched(index + 1);
     prefix_.add_sizes(view.length);
-    if (core_.cold) prefix_.add_tiers(static_cast<std::uint32_t>(tier_of(view.hot.present(), view.cold)));
+    if (core_.cold)
+      prefix_.add_tiers(static_cast<std::uint32_t>(tier_of(view.hot.present(), view.cold)));
     add_route(view, prefix_);
     return;
   }

@@ -13,6 +13,7 @@
 #include "env/thread.h"
 #include "larder/client.h"
 #include "meta/backend.h"
+#include "node/cold_service.h"
 #include "node/request_service.h"
 #include "node/store_core.h"
 #include "obs/http.h"
@@ -58,9 +59,11 @@ struct Node::Impl {
   std::unique_ptr<rpc::Server> server;
   std::unique_ptr<obs::HttpServer> http;
   std::unique_ptr<env::Executor> executor;
+  std::unique_ptr<ColdService> cold;  // null: no disks
   bool stopped = false;
 
   Result<void> open_store();
+  Result<void> open_cold();
   Result<void> join_cluster();
   Result<void> start_server();
   Result<void> start_http();
@@ -88,11 +91,25 @@ Result<void> Node::Impl::open_store() {
   hot.low_watermark = options.hot_low_watermark;
   hot.objects_max = options.hot_objects_max;
   LARDER_ASSIGN(core.hot, tier::HotStore::create(hot));
+  LARDER_ASSIGN(const std::vector<tier::DiskSpec> disks, cold_disks(options.cold));
+  // Versions must grow past what is on the disks, also where the fence was lost with a restart of
+  // the machine.
+  LARDER_ASSIGN(const std::uint64_t epoch, ColdService::last_epoch(disks));
+  core.fence->raise_to(epoch + 1);
   core.routes = std::make_unique<route::RouteTable>(core.fence->epoch());
   core.hot->set_authority(*core.routes);
   LARDER_ASSIGN(core.metrics, register_store_metrics(registry));
   core.transfers = std::make_unique<qos::ManagedTransfers>(&registry);
   return {};
+}
+
+Result<void> Node::Impl::open_cold() {
+  ColdServiceOptions cold_service;
+  LARDER_ASSIGN(cold_service.disks, cold_disks(options.cold));
+  if (cold_service.disks.empty()) return {};
+  LARDER_ASSIGN(cold_service.tier, cold_options(options.cold));
+  LARDER_ASSIGN(cold, ColdService::create(cold_service, core, registry));
+  return cold->start(backend, {lease.stable_id, lease.epoch});
 }
 
 Result<void> Node::Impl::join_cluster() {
@@ -253,6 +270,7 @@ Result<std::unique_ptr<Node>> Node::create(NodeOptions options) {
   impl->options = std::move(options);
   LARDER_TRY(impl->open_store());
   LARDER_TRY(impl->join_cluster());
+  LARDER_TRY(impl->open_cold());
   LARDER_TRY(impl->start_server());
   LARDER_TRY(impl->add_gauges());
   LARDER_TRY(impl->start_http());
@@ -276,7 +294,9 @@ void Node::stop(std::chrono::nanoseconds timeout) {
   impl_->executor->stop();
   impl_->gauges.clear();
   impl_->http.reset();
-  impl_->server->stop(env::monotonic_now() + timeout.count());
+  const env::Nanos deadline = env::monotonic_now() + timeout.count();
+  impl_->server->stop(deadline);
+  if (impl_->cold) impl_->cold->stop(deadline);
   static_cast<void>(impl_->backend->release_lease(impl_->lease.stable_id, impl_->lease.epoch));
   ::unlink(impl_->options.socket.c_str());
   obs::log(obs::Level::kInfo, "node_stopped", {{"id", impl_->core.id}});

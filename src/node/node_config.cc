@@ -88,6 +88,7 @@ env::ConfigSchema node_schema(NodeOptions& options) {
   add_node_keys(schema, options);
   add_time_keys(schema, options);
   add_hot_keys(schema, options);
+  add_cold_keys(schema, options.cold);
   return schema;
 }
 
@@ -101,6 +102,8 @@ Result<void> validate(const NodeOptions& options) {
   if (options.hot_low_watermark > options.hot_high_watermark) {
     return fail(Code::kInvalidArgument, "hot.low_watermark must not be above hot.high_watermark");
   }
+  LARDER_TRY(cold_options(options.cold));
+  LARDER_TRY(cold_disks(options.cold));
   if (!options.http.empty()) {
     LARDER_ASSIGN(const env::SocketAddress address, env::SocketAddress::parse(options.http));
     if (!address.is_loopback() && !options.http_open) {

@@ -9,6 +9,7 @@
 
 #include "env/config.h"
 #include "larder/status.h"
+#include "node/cold_config.h"
 
 namespace larder::node {
 
@@ -35,6 +36,7 @@ struct NodeOptions {
   double hot_high_watermark = 0;
   double hot_low_watermark = 0;
   std::uint32_t hot_objects_max = 0;
+  ColdSettings cold;
   std::string log_level;
   std::string log_format;
 };

@@ -46,8 +46,7 @@ void RestoreBatch::on_read(std::size_t i, int tries, Result<tier::RestoredRef> r
   }
   if (result.error().code() == Code::kNotFound) return look_again(i, tries);
   // A disk that is away is no error of the request: the value is not here.
-  item.code =
-      result.error().code() == Code::kUnavailable ? Code::kNotFound : result.error().code();
+  item.code = result.error().code() == Code::kUnavailable ? Code::kNotFound : result.error().code();
   item.text = result.error().message();
   one_less();
 }

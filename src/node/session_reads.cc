@@ -79,7 +79,8 @@ Result<rpc::Reply> NodeSession::stat(std::string_view body) {
     reply.add_versions(entry ? entry->version() : 0);
     reply.add_checksums(entry ? entry->checksum() : 0);
     reply.add_pins(entry ? entry->pins().load(std::memory_order_relaxed) : 0);
-    reply.add_tiers(entry ? static_cast<std::uint32_t>(tier_of(entry->has_hot(), entry->cold() != 0)) : 0);
+    reply.add_tiers(
+        entry ? static_cast<std::uint32_t>(tier_of(entry->has_hot(), entry->cold() != 0)) : 0);
   }
   return reply_with(reply);
 }

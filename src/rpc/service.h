@@ -21,8 +21,8 @@
 
 namespace larder::rpc {
 
-// How a session takes a request: it answers now, it names where the payload goes first, or it passes
-// the call on (of a request with payload: once that is in).
+// How a session takes a request: it answers now, it names where the payload goes first, or it
+// passes the call on (of a request with payload: once that is in).
 struct Intake {
   std::optional<Reply> reply;
   PayloadSink* sink = nullptr;  // valid until on_payload_end() or the session's end

@@ -91,19 +91,18 @@ std::vector<ServedItem> ServedSink::take() {
 rpc::Intake PeerSession::on_request(const wire::FrameHeader& header, std::string_view body) {
   if (header.op == wire::Op::kTransferWrite) {
     const auto begun = begin_write(header, body);
-    if (begun) return {std::nullopt, &sink_};
-    return {rpc::error_reply(begun.error()), nullptr};
+    if (begun) return rpc::Intake(&sink_);
+    return rpc::error_reply(begun.error());
   }
   if (header.payload_bytes > 0) {
-    return {rpc::error_reply(Error(Code::kInvalidArgument, "this operation takes no payload")),
-            nullptr};
+    return rpc::error_reply(Error(Code::kInvalidArgument, "this operation takes no payload"));
   }
   Result<rpc::Reply> reply = fail(Code::kUnsupported, "a transfer engine does not know operation " +
                                                           std::string(wire::op_name(header.op)));
   if (header.op == wire::Op::kTransferInfo) reply = info();
   if (header.op == wire::Op::kTransferRead) reply = read(body);
   if (header.op == wire::Op::kTransferNotify) reply = notify(body);
-  return {reply ? std::move(*reply) : rpc::error_reply(reply.error()), nullptr};
+  return reply ? std::move(*reply) : rpc::error_reply(reply.error());
 }
 
 rpc::Reply PeerSession::info() const {

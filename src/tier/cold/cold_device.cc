@@ -62,8 +62,8 @@ Result<Location> place_of(const DiskSpec& spec) {
       return fail(Code::kUnavailable, "disk " + spec.path + ": " + env::errno_text(errno));
     }
     if (::mkdir(spec.path.c_str(), 0700) != 0) {
-      return fail(Code::kNotFound, "disk " + spec.path + ": making this directory: " +
-                                       env::errno_text(errno));
+      return fail(Code::kNotFound,
+                  "disk " + spec.path + ": making this directory: " + env::errno_text(errno));
     }
     return in_directory(spec);
   }

@@ -52,8 +52,8 @@ class ColdDevice {
 
   // Once, before all that follows.
   Result<void> start(std::uint8_t number, WriteSource& source, const ColdOptions& options);
-  // Ends the threads and closes the store; what was written is durable then. Idempotent; one thread.
-  // Lanes answer "cancelled" from then on.
+  // Ends the threads and closes the store; what was written is durable then. Idempotent; one
+  // thread. Lanes answer "cancelled" from then on.
   Result<void> stop();
 
   std::uint8_t number() const noexcept { return number_; }

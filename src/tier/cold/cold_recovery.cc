@@ -53,8 +53,7 @@ extent::RecordStore::Verdict ColdTier::on_found(ColdDevice& device,
 bool ColdTier::publish_found(ColdDevice& device, const extent::RecordStore::Found& found) {
   const extent::Manifest& manifest = found.manifest;
   if (manifest.length == 0 || manifest.length > kLengthMax) return false;
-  const auto space =
-      links_.spaces->intern(manifest.tenant, manifest.domain, manifest.object_set);
+  const auto space = links_.spaces->intern(manifest.tenant, manifest.domain, manifest.object_set);
   if (!space) return false;
   route::EntryFields fields;
   fields.key = route::key_in(*space, manifest.key);

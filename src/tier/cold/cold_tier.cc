@@ -226,8 +226,7 @@ std::uint64_t ColdTier::make_room(ColdDevice& device, std::uint64_t bytes) {
     const std::uint64_t length = entry ? entry->length() : 0;
     // What is read from DRAM all the time is never read from here, and is wanted all the same.
     const bool wanted = entry && entry->has_hot() && links_.hot->is_wanted(entry->hot().slot);
-    if (!entry || (wanted && in_vain < records / 2) ||
-        !links_.routes->drop_record(entry, place)) {
+    if (!entry || (wanted && in_vain < records / 2) || !links_.routes->drop_record(entry, place)) {
       ++in_vain;  // or it is being removed
       continue;
     }

@@ -98,7 +98,8 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   };
   ColdTier(const ColdOptions& options, const Links& links);
   void recover(Seat& seat);
-  extent::RecordStore::Verdict on_found(ColdDevice& device, const extent::RecordStore::Found& found);
+  extent::RecordStore::Verdict on_found(ColdDevice& device,
+                                        const extent::RecordStore::Found& found);
   bool publish_found(ColdDevice& device, const extent::RecordStore::Found& found);
   bool publish_newest(const route::EntryFields& fields);
   bool take_back(const route::EntryFields& fields);

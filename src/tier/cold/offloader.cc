@@ -205,9 +205,8 @@ void Offloader::give_back(const ColdDevice& device, const OffloadItem& item, env
 }
 
 bool Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place, env::Nanos now) {
-  const bool kept = job.replaces == 0
-                        ? links_.routes->add_record(job.entry, place)
-                        : links_.routes->move_record(job.entry, job.replaces, place);
+  const bool kept = job.replaces == 0 ? links_.routes->add_record(job.entry, place)
+                                      : links_.routes->move_record(job.entry, job.replaces, place);
   if (!kept) stats_.too_late.fetch_add(1, std::memory_order_relaxed);
   settle(*job.entry);
   {

@@ -117,10 +117,11 @@ class Restorer {
   const Links links_;
   RestoreStats stats_;
   std::mutex mutex_;
-  std::unordered_map<std::uint64_t, FlightRef> flights_;  // by place, from the first asker to the end
-  std::deque<FlightRef> waiting_;                         // of those, not begun
-  std::uint64_t bytes_ = 0;                               // of those that are begun
-  std::deque<FlightRef> ready_;                           // to be begun by the thread that drains
+  std::unordered_map<std::uint64_t, FlightRef>
+      flights_;                    // by place, from the first asker to the end
+  std::deque<FlightRef> waiting_;  // of those, not begun
+  std::uint64_t bytes_ = 0;        // of those that are begun
+  std::deque<FlightRef> ready_;    // to be begun by the thread that drains
   bool draining_ = false;
 };
 

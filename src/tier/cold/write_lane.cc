@@ -120,11 +120,10 @@ env::Nanos WriteLane::take_writes() {
     std::optional<WriteJob> job = source_.next_write(env::monotonic_now(), again);
     if (!job) return again;
     const std::uint64_t tag = next_tag_++;
-    const Result<void> taken = writer_->put(std::move(job->space), job->payload, job->manifest, tag,
-                                            qos::purpose_of(static_cast<std::uint8_t>(
-                                                                Intent::kLocalStoreWrite),
-                                                            static_cast<std::uint8_t>(
-                                                                TrafficClass::kFromIntent)));
+    const Result<void> taken =
+        writer_->put(std::move(job->space), job->payload, job->manifest, tag,
+                     qos::purpose_of(static_cast<std::uint8_t>(Intent::kLocalStoreWrite),
+                                     static_cast<std::uint8_t>(TrafficClass::kFromIntent)));
     if (!taken) {
       source_.on_written(std::move(*job), fail(taken.error()));
       return again;
@@ -140,8 +139,8 @@ void WriteLane::finish(extent::WriteDone& done) {
   if (!done.is_release) {
     auto found = writes_.extract(done.tag);
     write_bytes_ -= found.mapped().payload.size();
-    source_.on_written(std::move(found.mapped()), done.result ? Result<extent::RecordId>(done.id)
-                                                              : fail(done.result.error()));
+    source_.on_written(std::move(found.mapped()),
+                       done.result ? Result<extent::RecordId>(done.id) : fail(done.result.error()));
     return;
   }
   const auto tag = releases_by_tag_.extract(done.tag);

@@ -322,7 +322,7 @@ TEST_P(ClientTest, RemoveAndStatPerItem) {
   ASSERT_TRUE(stats) << words(stats);
   EXPECT_EQ((*stats)[0].code, Code::kOk);
   EXPECT_EQ((*stats)[0].info.size, 4096U);
-  EXPECT_EQ((*stats)[0].info.tier, "hot");
+  EXPECT_EQ((*stats)[0].info.tier, Tier::kHot);
   EXPECT_EQ((*stats)[0].info.path, GetParam());
   EXPECT_EQ((*stats)[0].info.checksum, (*stats)[2].info.checksum);
   EXPECT_NE((*stats)[0].info.version, (*stats)[2].info.version);

@@ -144,9 +144,11 @@ void ColdTier::update_accepting() {
   bool accepting = false;
   bool room = false;
   for (const auto& device : devices()) {
-    if (!device->accepts()) continue;
-    accepting = true;
+    const bool full = device->state() == DeviceState::kFull && !device->is_out();
+    if (!device->accepts() && !full) continue;
     const extent::StoreStats stats = device->store().stats();
+    // A full disk takes more once what it gives up is durable: that is worth waiting for.
+    accepting |= !full || stats.releasing > 0;
     room |= static_cast<double>(stats.used) <
             static_cast<double>(stats.capacity) * options_.low_watermark;
   }

@@ -208,41 +208,40 @@ bool Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place, 
   const bool kept = job.replaces == 0 ? links_.routes->add_record(job.entry, place)
                                       : links_.routes->move_record(job.entry, job.replaces, place);
   if (!kept) stats_.too_late.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t bytes = job.entry->length();
   settle(*job.entry);
+  job.entry = {};  // from here on it may be evicted
   {
     const std::lock_guard lock(mutex_);
     admission_->end(device.number(), job.item.length, true, now);
     if (--writing_ == 0) idle_.notify_all();
   }
-  const std::uint64_t bytes = job.entry->length();
-  job.entry = {};  // now it may be evicted
   room_came(bytes);
   return kept;
 }
 
 void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env::Nanos now) {
   const bool pushed_back = error.code() == Code::kBackpressure || error.code() == Code::kCancelled;
-  bool again = job.entry->linked() && job.item.failures + 1 < options_.write_failures_max;
+  const std::uint64_t bytes = job.entry->length();
+  const bool wanted = job.entry->linked();
+  const bool again = wanted && (pushed_back || job.item.failures + 1 < options_.write_failures_max);
+  if (!again) {
+    if (wanted) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
+    settle(*job.entry);
+  }
+  job.entry = {};
   {
     const std::lock_guard lock(mutex_);
     if (pushed_back) {
       admission_->give_back(device.number(), job.item.length, now);
+      if (again) queue_->defer(job.item, now);
     } else {
       admission_->end(device.number(), job.item.length, false, now);
+      if (again) queue_->retry(job.item, now);
     }
     if (--writing_ == 0) idle_.notify_all();
-    if (pushed_back && job.entry->linked()) {
-      again = queue_->defer(job.item, now);
-    } else if (again) {
-      again = queue_->retry(job.item, now);
-    }
   }
-  if (again) return;
-  if (job.entry->linked()) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
-  settle(*job.entry);
-  const std::uint64_t bytes = job.entry->length();
-  job.entry = {};
-  room_came(bytes);
+  if (!again) room_came(bytes);
 }
 
 // ---- those who wait ----

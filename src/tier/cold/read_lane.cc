@@ -24,9 +24,10 @@ void ReadLane::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  reader_->wake();
+  if (reader_) reader_->wake();
   if (thread_.joinable()) thread_.join();
   for (ReadJob& job : std::exchange(inbox_, {})) cancel(job);
+  reader_.reset();  // the store can be closed then
 }
 
 void ReadLane::cancel(ReadJob& job) {
@@ -40,11 +41,11 @@ void ReadLane::submit(ReadJob job) {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
       inbox_.push_back(std::move(job));
-      job.done = nullptr;
+      reader_->wake();
+      return;
     }
   }
-  if (job.done) return cancel(job);
-  reader_->wake();
+  cancel(job);
 }
 
 void ReadLane::run() {

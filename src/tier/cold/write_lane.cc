@@ -34,8 +34,14 @@ void WriteLane::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  writer_->wake();
+  if (writer_) writer_->wake();
   if (thread_.joinable()) thread_.join();
+  writer_.reset();  // the store can be closed then
+}
+
+void WriteLane::wake() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!stopping_) writer_->wake();
 }
 
 void WriteLane::release(extent::RecordId id, Released done) {
@@ -43,11 +49,11 @@ void WriteLane::release(extent::RecordId id, Released done) {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
       inbox_.push_back({id, std::move(done)});
-      done = nullptr;
+      writer_->wake();
+      return;
     }
   }
-  if (done) return done(fail(Code::kCancelled, "the disk is being closed"));
-  writer_->wake();
+  done(fail(Code::kCancelled, "the disk is being closed"));
 }
 
 void WriteLane::run() {

@@ -57,7 +57,7 @@ class WriteLane {
   WriteLane& operator=(const WriteLane&) = delete;
 
   // Any thread: there is work again.
-  void wake() noexcept { writer_->wake(); }
+  void wake() noexcept;
   // Any thread: gives the record up, and says when that is durable (also when somebody else gave it
   // up before). `done` may be called at once, else on the lane's thread.
   void release(extent::RecordId id, Released done);

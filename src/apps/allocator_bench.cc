@@ -44,16 +44,29 @@ class Churn {
  public:
   Churn(extent::RecordTable& table, std::uint64_t seed) : table_(table), random_(seed) {}
 
-  // False: there was no space.
-  bool add() {
+  // Makes room as long as it does not fit, so that large ones are as many as they are drawn. How
+  // full it was when it first did not; 0: it did.
+  double add(bool may_replace) {
     const std::uint64_t size = draw_size(random_);
-    const env::Nanos start = env::monotonic_now();
-    const auto slot = table_.reserve(size);
-    if (timed) reserve.add(start);
-    if (!slot) return false;
-    live.push_back(*slot);
-    payload += size;
-    return true;
+    double full = 0;
+    for (;;) {
+      const env::Nanos start = env::monotonic_now();
+      const auto slot = table_.reserve(size);
+      if (timed) reserve.add(start);
+      if (slot) {
+        live.push_back(*slot);
+        payload += size;
+        return full;
+      }
+      if (full == 0) full = used();
+      if (!may_replace) return full;
+      remove_any();
+    }
+  }
+  double used() const {
+    extent::StoreStats stats;
+    table_.fill(stats);
+    return static_cast<double>(stats.used) / static_cast<double>(stats.capacity);
   }
   void remove_any() {
     std::swap(live[random_() % live.size()], live.back());
@@ -62,12 +75,14 @@ class Churn {
     table_.give_back(live.back());
     if (timed) give_back.add(start);
     live.pop_back();
+    ++removed;
   }
 
   Times reserve;
   Times give_back;
   std::vector<std::uint32_t> live;
   std::uint64_t payload = 0;
+  std::uint64_t removed = 0;
   bool timed = false;
 
  private:
@@ -89,23 +104,18 @@ Result<int> run_allocator_bench(const AllocatorBenchFlags& flags) {
   LARDER_ASSIGN(const auto table, extent::RecordTable::create(layout, 1));
   LARDER_TRY(table->build({}));
   Churn churn(*table, 11);
-  while (churn.add()) {
+  while (churn.add(false) == 0) {
   }
   churn.timed = true;
   const std::uint64_t replaced = churn.live.size() * flags.churn;
   double low = 1;
   double sum = 0;
   std::uint64_t fulls = 0;
-  for (std::uint64_t i = 0; i < replaced;) {
-    churn.remove_any();
-    ++i;
-    while (churn.add()) {
-    }
-    extent::StoreStats stats;
-    table->fill(stats);
-    const double used = static_cast<double>(stats.used) / static_cast<double>(stats.capacity);
-    low = std::min(low, used);
-    sum += used;
+  while (churn.removed < replaced) {
+    const double full = churn.add(true);
+    if (full == 0) continue;
+    low = std::min(low, full);
+    sum += full;
     ++fulls;
   }
   extent::StoreStats stats;

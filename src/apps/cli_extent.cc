@@ -187,6 +187,11 @@ void add_benches(CommandLine& line, CLI::App& parent) {
   bench->add_option("--record", flags->record, "payload bytes of each record")
       ->transform(CLI::AsSizeValue(false));
   bench->add_option("--rounds", flags->rounds, "medians of so many");
+  bench->add_option("--under-way", flags->under_way, "puts at a time");
+  bench->add_option("--group", flags->group, "puts that a flush waits for");
+  bench->add_option("--queues", flags->queues, "of the recovery");
+  bench->add_option("--piece", flags->piece, "bytes of each read of a get")
+      ->transform(CLI::AsSizeValue(false));
   bench->add_flag("--json", flags->json, "on one line");
   choose(line, bench, [flags] { return run_extent_bench(*flags); });
   auto churn = std::make_shared<AllocatorBenchFlags>();

@@ -114,7 +114,8 @@ class Bench {
     LARDER_TRY(extent::format(*device_, {.record_bytes = 64U << 10U, .force = true}));
     LARDER_ASSIGN(auto store, extent::RecordStore::open(device_, {.owner = "bench"}));
     LARDER_TRY(store->recover({}, [](const auto&) { return extent::RecordStore::Verdict::kKeep; }));
-    LARDER_ASSIGN(auto writer, extent::RecordWriter::create(*store, {}));
+    LARDER_ASSIGN(auto writer,
+                  extent::RecordWriter::create(*store, {.group_records = flags_.group}));
     extent::Manifest manifest;
     manifest.object_set = "bench";
     manifest.length = flags_.record;
@@ -123,7 +124,7 @@ class Bench {
     for (std::uint64_t i = 0; i < kPool; ++i) sums_[i] = checksum64(part(i));
     const env::Nanos start = env::monotonic_now();
     for (std::uint64_t next = 0, ended = 0; ended < count_;) {
-      while (next < count_ && writer->under_way() < kPool) {
+      while (next < count_ && writer->under_way() < flags_.under_way) {
         LARDER_ASSIGN(auto reservation, store->reserve(flags_.record));
         manifest.key = fmt::format("{:064x}", next);
         manifest.checksum = sums_[next % kPool];
@@ -148,7 +149,7 @@ class Bench {
   Result<void> recover() {
     store_.reset();
     LARDER_ASSIGN(store_, extent::RecordStore::open(device_, {.owner = "bench"}));
-    LARDER_ASSIGN(report_, store_->recover({}, [](const auto&) {
+    LARDER_ASSIGN(report_, store_->recover({.queues = flags_.queues}, [](const auto&) {
       return extent::RecordStore::Verdict::kKeep;
     }));
     if (report_.records != count_) return fail(Code::kInternal, "records were lost");
@@ -173,7 +174,8 @@ class Bench {
   }
 
   Result<void> get() {
-    LARDER_ASSIGN(auto reader, extent::RecordReader::create(*store_, {}));
+    LARDER_ASSIGN(auto reader,
+                  extent::RecordReader::create(*store_, {.piece_bytes = flags_.piece}));
     const env::Nanos start = env::monotonic_now();
     for (std::uint64_t next = 0, ended = 0; ended < count_;) {
       while (next < count_ && reader->under_way() < kPool) {
@@ -194,7 +196,8 @@ class Bench {
 
   // One at a time, in random order, in turn with a bare read.
   Result<void> get_one() {
-    LARDER_ASSIGN(auto reader, extent::RecordReader::create(*store_, {}));
+    LARDER_ASSIGN(auto reader,
+                  extent::RecordReader::create(*store_, {.piece_bytes = flags_.piece}));
     LARDER_ASSIGN(const auto queue, device_->open_queue(1));
     std::mt19937_64 random(flags_.rounds);
     std::vector<double> mine;

@@ -14,6 +14,10 @@ struct ExtentBenchFlags {
   std::uint64_t bytes = 4ULL << 30U;
   std::uint64_t record = 1U << 20U;
   std::uint64_t rounds = 3;
+  std::size_t under_way = 160;        // puts at a time
+  std::size_t group = 32;             // of them a flush waits for
+  std::uint64_t piece = 256U << 10U;  // bytes of one read of a get
+  std::size_t queues = 4;             // of the recovery
   bool json = false;
 };
 // Writes records, reads them, recovers them; prints each with what the bare file does.

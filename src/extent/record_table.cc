@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace larder::extent {
 namespace {
@@ -40,19 +41,31 @@ void RecordTable::give_slot(std::uint32_t number) {
   spare_ = number;
 }
 
-std::uint32_t RecordTable::take_more() {
-  if (spare_more_.empty()) {
-    more_.emplace_back();
-    return static_cast<std::uint32_t>(more_.size() - 1);
+std::uint32_t RecordTable::take_link() {
+  if (spare_link_ == kNone) {
+    links_.emplace_back();
+    return static_cast<std::uint32_t>(links_.size() - 1);
   }
-  const std::uint32_t index = spare_more_.back();
-  spare_more_.pop_back();
-  more_[index] = More{};
+  const std::uint32_t index = spare_link_;
+  spare_link_ = links_[index].next;
   return index;
 }
 
-Allocation& RecordTable::extent(Slot& slot, std::uint32_t index) noexcept {
-  return index == 0 ? slot.first : more_[slot.more].rest[index - 1];
+void RecordTable::add_links(Slot& slot, std::span<const Allocation> parts) {
+  if (parts.empty()) return;
+  ++split_;
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    const std::uint32_t index = take_link();
+    links_[index] = {parts[i], slot.more};
+    slot.more = index;
+  }
+}
+
+// Of extent number `extent`, from 1.
+std::uint32_t RecordTable::link_at(const Slot& slot, std::uint32_t extent) const noexcept {
+  std::uint32_t index = slot.more;
+  while (--extent > 0) index = links_[index].next;
+  return index;
 }
 
 // In one piece if there is one; else in the longest there are.
@@ -80,23 +93,18 @@ bool RecordTable::take_split_space(Slot& slot, std::uint64_t bytes) {
     return false;
   }
   slot.first = parts[0];
-  if (count == 1) return true;
-  slot.more = take_more();
-  More& more = more_[slot.more];
-  more.count = count - 1;
-  std::copy(parts.begin() + 1, parts.begin() + count, more.rest.begin());
-  ++split_;
+  add_links(slot, std::span(parts).subspan(1, count - 1));
   return true;
 }
 
 void RecordTable::free_space(Slot& slot) {
   if (slot.first.size > 0 && built_) allocator_.free(slot.first);
-  if (slot.more != kNone) {
-    More& more = more_[slot.more];
-    for (std::uint32_t i = 0; built_ && i < more.count; ++i) allocator_.free(more.rest[i]);
-    spare_more_.push_back(slot.more);
-    slot.more = kNone;
-    --split_;
+  split_ -= slot.more == kNone ? 0 : 1;
+  while (slot.more != kNone) {
+    Link& link = links_[slot.more];
+    if (built_) allocator_.free(link.part);
+    const std::uint32_t next = std::exchange(link.next, spare_link_);
+    spare_link_ = std::exchange(slot.more, next);
   }
   slot.first = {};
 }
@@ -242,12 +250,11 @@ std::uint32_t RecordTable::extents(std::uint32_t number,
                                    std::array<Extent, kExtentsMax>& out) const noexcept {
   const Slot& slot = slots_[number];
   out[0] = {layout_.data_offset + slot.first.offset, slot.first.size};
-  if (slot.more == kNone) return 1;
-  const More& more = more_[slot.more];
-  for (std::uint32_t i = 0; i < more.count; ++i) {
-    out[i + 1] = {layout_.data_offset + more.rest[i].offset, more.rest[i].size};
+  std::uint32_t count = 1;
+  for (std::uint32_t i = slot.more; i != kNone; i = links_[i].next) {
+    out[count++] = {layout_.data_offset + links_[i].part.offset, links_[i].part.size};
   }
-  return more.count + 1;
+  return count;
 }
 
 void RecordTable::queue_release(std::uint32_t number) {
@@ -307,9 +314,8 @@ void RecordTable::fill(StoreStats& s) const {
   s.overlapping = overlapping_;
   s.bad_cells = bad_cells_;
   s.memory_bytes = slots_.size() * sizeof(Slot) + slot_of_cell_.size() * sizeof(std::uint32_t) +
-                   more_.size() * sizeof(More) + to_release_.size() * sizeof(std::uint32_t) +
-                   spare_more_.capacity() * sizeof(std::uint32_t) + map_.memory_bytes() +
-                   allocator_.report_node_bytes();
+                   links_.size() * sizeof(Link) + to_release_.size() * sizeof(std::uint32_t) +
+                   map_.memory_bytes() + allocator_.report_node_bytes();
   s.recovered = built_;
 }
 
@@ -320,10 +326,8 @@ std::string RecordTable::check() const {
   for (const Slot& slot : slots_) {
     if (slot.state == kSpare) continue;
     bytes += slot.first.size;
-    if (slot.more != kNone) {
-      for (std::uint32_t i = 0; i < more_[slot.more].count; ++i) {
-        bytes += more_[slot.more].rest[i].size;
-      }
+    for (std::uint32_t i = slot.more; i != kNone; i = links_[i].next) {
+      bytes += links_[i].part.size;
     }
     records += slot.state == kLive ? 1 : 0;
     reserved += slot.state == kReserved || slot.state == kNamed ? 1 : 0;

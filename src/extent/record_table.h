@@ -106,15 +106,16 @@ class RecordTable {
     std::uint32_t state : 4;
     std::uint32_t cells : 4;
     std::uint32_t pins = 0;
-    std::uint32_t more = kNone;  // further extents: index into more_
+    std::uint32_t more = kNone;  // further extents: the first of their links
     std::uint64_t payload_bytes = 0;
     Allocation first;  // within the data; no size: no space
   };
   static_assert(sizeof(Slot) == 48);
-  struct More {
-    std::uint32_t count = 0;
-    std::array<Allocation, kExtentsMax - 1> rest;
+  struct Link {
+    Allocation part;
+    std::uint32_t next = kNone;  // of the same record; of a spare: the next spare
   };
+  static_assert(sizeof(Link) == 32);
 
   RecordTable(const Layout& layout, OffsetAllocator allocator, std::uint64_t sequence_base)
       : layout_(layout),
@@ -123,14 +124,15 @@ class RecordTable {
         next_sequence_(sequence_base) {}
   std::uint32_t take_slot();
   void give_slot(std::uint32_t slot);
-  std::uint32_t take_more();
+  std::uint32_t take_link();
+  void add_links(Slot& slot, std::span<const Allocation> parts);
   bool take_space(Slot& slot, std::uint64_t bytes);
   bool take_split_space(Slot& slot, std::uint64_t bytes);
   void free_space(Slot& slot);
   void free_cells(Slot& slot);
   void bind(std::uint32_t slot, std::uint32_t cell, std::uint32_t cells);
   void queue_release(std::uint32_t slot);
-  Allocation& extent(Slot& slot, std::uint32_t index) noexcept;
+  std::uint32_t link_at(const Slot& slot, std::uint32_t extent) const noexcept;
   tl::unexpected<Error> no_space(std::uint64_t payload_bytes) const;
 
   const Layout layout_;
@@ -138,8 +140,8 @@ class RecordTable {
   CellMap map_;
   std::deque<Slot> slots_;
   std::deque<std::uint32_t> slot_of_cell_;  // of first cells; kNone
-  std::deque<More> more_;
-  std::vector<std::uint32_t> spare_more_;
+  std::deque<Link> links_;
+  std::uint32_t spare_link_ = kNone;
   std::deque<std::uint32_t> to_release_;
   std::uint32_t spare_ = kNone;
   std::uint64_t next_sequence_ = 1;

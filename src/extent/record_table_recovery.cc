@@ -30,13 +30,9 @@ std::uint32_t RecordTable::adopt(const RecordHeader& header) {
     return Allocation{e.offset - layout_.data_offset, e.bytes, kNone, 0};
   };
   slot.first = allocation(header.extents[0]);
-  if (header.extents.size() > 1) {
-    slot.more = take_more();
-    More& more = more_[slot.more];
-    more.count = static_cast<std::uint32_t>(header.extents.size() - 1);
-    std::transform(header.extents.begin() + 1, header.extents.end(), more.rest.begin(), allocation);
-    ++split_;
-  }
+  std::array<Allocation, kExtentsMax> parts;
+  std::transform(header.extents.begin(), header.extents.end(), parts.begin(), allocation);
+  add_links(slot, std::span(parts).subspan(1, header.extents.size() - 1));
   ++records_;
   payload_bytes_ += slot.payload_bytes;
   adopted_bytes_ += stored_bytes(number);
@@ -68,9 +64,9 @@ std::vector<RecordTable::Range> RecordTable::ranges() const {
     const Slot& slot = slots_[number];
     if (slot.state == kSpare || slot.first.size == 0) continue;
     out.push_back({slot.first.offset, number, 0});
-    if (slot.more == kNone) continue;
-    for (std::uint32_t i = 0; i < more_[slot.more].count; ++i) {
-      out.push_back({more_[slot.more].rest[i].offset, number, i + 1});
+    std::uint32_t extent = 1;
+    for (std::uint32_t i = slot.more; i != kNone; i = links_[i].next) {
+      out.push_back({links_[i].part.offset, number, extent++});
     }
   }
   return out;
@@ -78,7 +74,7 @@ std::vector<RecordTable::Range> RecordTable::ranges() const {
 
 std::uint64_t RecordTable::range_bytes(const Range& range) const noexcept {
   const Slot& slot = slots_[range.slot];
-  return range.extent == 0 ? slot.first.size : more_[slot.more].rest[range.extent - 1].size;
+  return range.extent == 0 ? slot.first.size : links_[link_at(slot, range.extent)].part.size;
 }
 
 void RecordTable::drop_space(std::uint32_t number) {
@@ -94,7 +90,8 @@ void RecordTable::drop_space(std::uint32_t number) {
 
 Result<void> RecordTable::build(std::span<const Range> sorted) {
   for (const Range& range : sorted) {
-    Allocation& mine = extent(slots_[range.slot], range.extent);
+    Slot& slot = slots_[range.slot];
+    Allocation& mine = range.extent == 0 ? slot.first : links_[link_at(slot, range.extent)].part;
     const auto got = allocator_.allocate_at(mine.offset, mine.size);
     if (!got) return fail(Code::kInternal, "the extents of records overlap after all");
     mine = *got;

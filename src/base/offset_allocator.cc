@@ -173,6 +173,7 @@ std::uint32_t OffsetAllocator::split_off(std::uint32_t id, std::uint64_t at_offs
   at(right) =
       Node{at_offset, left.offset + left.size - at_offset, id, left.after, kUsed, next_tag_};
   if (left.after != kNone) at(left.after).before = right;
+  if (left.after == kNone) last_ = right;
   left.after = right;
   left.size = at_offset - left.offset;
   return right;
@@ -185,6 +186,7 @@ void OffsetAllocator::merge_after(std::uint32_t id) noexcept {
   node.size += at(gone).size;
   node.after = at(gone).after;
   if (node.after != kNone) at(node.after).before = id;
+  if (node.after == kNone) last_ = id;
   give_spare(gone);
 }
 
@@ -193,20 +195,51 @@ std::optional<Allocation> OffsetAllocator::allocate(std::uint64_t size) noexcept
   const std::uint64_t want = rounded(size);
   std::uint32_t id = find(want);
   if (id == kNone || !reserve_spares(2)) return std::nullopt;
+  return take(id, aligned_start(at(id), want), want);
+}
+
+// Of a free block that holds the range; two nodes are spare.
+Allocation OffsetAllocator::take(std::uint32_t id, std::uint64_t start,
+                                 std::uint64_t size) noexcept {
   unhang(id);
-  const std::uint64_t start = aligned_start(at(id), want);
   if (start > at(id).offset) {
     const std::uint32_t gap = id;
     id = split_off(gap, start);
     hang(gap);
   }
-  if (at(id).size > want) hang(split_off(id, start + want));
+  if (at(id).size > size) hang(split_off(id, start + size));
   Node& node = at(id);
   node.bin_prev = kUsed;
   node.bin_next = next_tag_++;
-  used_ += want;
+  used_ += size;
   ++allocations_;
-  return Allocation{start, want, id, static_cast<std::uint16_t>(node.bin_next)};
+  return Allocation{start, size, id, static_cast<std::uint16_t>(node.bin_next)};
+}
+
+std::optional<Allocation> OffsetAllocator::allocate_longest(std::uint64_t size) noexcept {
+  if (size == 0 || rows_ == 0) return std::nullopt;
+  const auto row = static_cast<std::size_t>(std::bit_width(rows_)) - 1;
+  const auto column = static_cast<std::size_t>(std::bit_width(0U + columns_[row])) - 1;
+  const std::uint32_t id = heads_[row][column];
+  const std::uint64_t want = rounded(std::min(size, capacity_));
+  const std::uint64_t start = aligned_start(at(id), want);
+  const std::uint64_t end = at(id).offset + at(id).size;
+  if (start >= end || !reserve_spares(2)) return std::nullopt;
+  // What is cut off may be small, and then need less than this alignment; it has it all the same.
+  const std::uint64_t unit = alignment_of(want);
+  const std::uint64_t most = (end - start) / unit * unit;
+  if (most == 0) return std::nullopt;
+  return take(id, start, std::min(want, most));
+}
+
+std::optional<Allocation> OffsetAllocator::allocate_at(std::uint64_t offset,
+                                                       std::uint64_t size) noexcept {
+  const Node& node = at(last_);
+  const bool fits = node.bin_prev != kUsed && size > 0 && offset % kUnitBytes == 0 &&
+                    size % kUnitBytes == 0 && offset >= node.offset && offset < capacity_ &&
+                    size <= capacity_ - offset;
+  if (!fits || !reserve_spares(2)) return std::nullopt;
+  return take(last_, offset, size);
 }
 
 bool OffsetAllocator::in_use(const Allocation& allocation) const noexcept {

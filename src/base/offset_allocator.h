@@ -48,6 +48,15 @@ class OffsetAllocator {
   // look beyond kScanMax candidates of nearly its own size may be missed.
   std::optional<Allocation> allocate(std::uint64_t size) noexcept;
 
+  // Up to `size` bytes, in the longest free block that is found at once: within an eighth of the
+  // longest there is. For who can do with several pieces. Empty when nothing is free.
+  std::optional<Allocation> allocate_longest(std::uint64_t size) noexcept;
+
+  // Exactly these bytes, which lie after all that is in use. For who builds an allocator from
+  // ranges that are known, in order of offset. Empty: not multiples of kUnitBytes, not behind
+  // everything, beyond the end, or nodes ran out.
+  std::optional<Allocation> allocate_at(std::uint64_t offset, std::uint64_t size) noexcept;
+
   // False, and nothing changed, when `allocation` is not exactly one that is in use now.
   bool free(const Allocation& allocation) noexcept;
   bool in_use(const Allocation& allocation) const noexcept;
@@ -111,6 +120,7 @@ class OffsetAllocator {
   std::uint32_t scan(std::uint64_t size) const noexcept;
   std::uint32_t split_off(std::uint32_t id, std::uint64_t at_offset) noexcept;
   void merge_after(std::uint32_t id) noexcept;
+  Allocation take(std::uint32_t id, std::uint64_t start, std::uint64_t size) noexcept;
   std::string check_bins(std::uint64_t free_blocks) const;
 
   std::uint64_t capacity_;
@@ -118,6 +128,7 @@ class OffsetAllocator {
   std::uint64_t used_ = 0;
   std::uint64_t allocations_ = 0;
   std::uint64_t free_blocks_ = 0;
+  std::uint32_t last_ = 0;  // the block at the end of the segment
   std::vector<std::unique_ptr<Node[]>> chunks_;
   std::uint32_t spare_head_ = kNone;
   std::uint32_t spare_count_ = 0;

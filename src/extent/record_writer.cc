@@ -150,9 +150,11 @@ std::size_t RecordWriter::Impl::poll(std::span<WriteDone> into) {
 
 std::size_t RecordWriter::Impl::wait(std::span<WriteDone> into, env::Nanos deadline) {
   std::array<block::BlockDone, kDoneBatch> done;
+  const bool was_idle = idle();
   for (;;) {
     pump();
     if (!ended_.empty() || into.empty()) return give(into);
+    if (!was_idle && idle()) return 0;
     if (wake_.take() || env::monotonic_now() >= deadline) return 0;
     if (queue_->in_flight() == 0) {
       // A release that came since pump() raised the flag that take() lowered: look before sleeping.

@@ -63,9 +63,10 @@ class RecordWriter {
   // by the store are carried out, too, and not reported. kNotFound: not there (any more).
   Result<void> release(RecordId id, std::uint64_t tag);
 
-  // Moves things on and fills `into`, each exactly once. poll() never blocks; wait() sleeps, also
-  // when nothing is under way, until there is one, wake(), or `deadline` (monotonic; may be
-  // block::kNoDeadline), and carries out meanwhile what the store releases.
+  // Moves things on and fills `into`, each exactly once. poll() never blocks. wait() sleeps until
+  // there is one, wake(), or `deadline` (monotonic; may be block::kNoDeadline), and carries out
+  // meanwhile what the store releases. Of an idle writer it sleeps, too; when a writer becomes idle
+  // in it, it returns.
   std::size_t poll(std::span<WriteDone> into);
   std::size_t wait(std::span<WriteDone> into, env::Nanos deadline);
   void wake() noexcept;  // any thread

@@ -1,6 +1,7 @@
 # Build-wide switches. Presets in CMakePresets.json set them; nothing else should need to.
 option(LARDER_TESTS "build the tests" ON)
 option(LARDER_FUZZ "build the libFuzzer targets (needs clang)" OFF)
+option(LARDER_VS_ROCKSDB "build bench/vs_rocksdb (needs librocksdb-dev)" OFF)
 set(LARDER_SANITIZE "" CACHE STRING "value for -fsanitize=, or empty")
 
 if(NOT CMAKE_BUILD_TYPE)

@@ -11,6 +11,7 @@
 #include "apps/bench/bench.h"
 #include "apps/console.h"
 #include "apps/doctor.h"
+#include "apps/doctor_disk.h"
 #include "apps/exit_codes.h"
 
 namespace larder::apps {
@@ -22,7 +23,15 @@ void add_doctor_command(CommandLine& line) {
       "doctor", "what this machine offers, what each lack costs and how to mend it");
   app->add_flag("--json", options->json, "answer in JSON on stdout");
   app->add_option("--dir", options->dir, "the folder where data would be kept");
-  app->callback([&line, options] { line.chosen = [options] { return run_doctor(*options); }; });
+  auto disk = std::make_shared<std::string>();
+  app->add_option("--disk", *disk, "DIR[:SIZE]: only try this folder as a disk for the cold tier");
+  app->callback([&line, options, disk] {
+    line.chosen = [options, disk] {
+      if (disk->empty()) return run_doctor(*options);
+      const auto spec = parse_disk_spec(*disk);
+      return spec ? run_disk_doctor(*spec, options->json) : report_error(spec.error());
+    };
+  });
 }
 
 void add_version_command(CommandLine& line) {

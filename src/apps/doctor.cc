@@ -6,17 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "larder/client.h"
 
 namespace larder::apps {
 namespace {
 
-using nlohmann::ordered_json;
-
-constexpr int kJsonVersion = 1;  // raised when a name goes or changes its meaning
 constexpr std::size_t kColumns = 5;
 constexpr std::array<std::size_t, kColumns> kWidths{4, 13, 32, 34, 34};
 constexpr std::array<std::string_view, kColumns> kTitles{"", "check", "found",
@@ -52,47 +47,6 @@ void append_row(std::string& out, const std::array<std::string_view, kColumns>& 
     row.resize(row.find_last_not_of(' ') + 1);
     out += row + "\n";
   }
-}
-
-ordered_json optional_number(std::optional<std::uint64_t> value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json host_json(const env::HostReport& host) {
-  const auto& [kernel, major, minor, cpu, memory, huge, memfd, ring, dir, limits, net] = host;
-  return {
-      {"kernel", kernel},
-      {"cores", cpu.usable},
-      {"cores_cgroup", cpu.quota ? ordered_json(*cpu.quota) : ordered_json(nullptr)},
-      {"numa_nodes", cpu.numa_nodes},
-      {"avx2", cpu.has("avx2")},
-      {"avx512", cpu.has("avx512f")},
-      {"memory_bytes", memory.total},
-      {"memory_available_bytes", memory.available},
-      {"memory_cgroup_bytes", optional_number(memory.cgroup_limit)},
-      {"dev_shm_bytes", memory.shm_size},
-      {"huge_pages", huge.total},
-      {"huge_pages_free", huge.free},
-      {"huge_page_bytes", huge.page_size},
-      {"thp", huge.thp},
-      {"thp_shared", huge.shmem},
-      {"huge_memfd", huge.memfd_errno == 0},
-      {"memfd", memfd.create_errno == 0},
-      {"memfd_seal", memfd.seal_held},
-      {"io_uring", ring.setup_errno == 0},
-      {"io_uring_disabled", ring.disabled ? ordered_json(*ring.disabled) : ordered_json(nullptr)},
-      {"directory", dir.path},
-      {"directory_writable", dir.write_errno == 0},
-      {"directory_filesystem", dir.filesystem},
-      {"directory_free_bytes", dir.free},
-      {"o_direct", dir.direct_errno == 0},
-      {"memlock_bytes", optional_number(limits.memlock_soft)},
-      {"open_files", optional_number(limits.files_soft)},
-      {"tcp_rmem_max_bytes", net.tcp_rmem_max},
-      {"tcp_wmem_max_bytes", net.tcp_wmem_max},
-      {"socket_folder", net.socket_dir},
-      {"socket_folder_works", net.socket_errno == 0},
-  };
 }
 
 // The folder of a path; "." for a bare name.
@@ -134,23 +88,6 @@ std::string render_table(const std::vector<Check>& checks) {
                      counts[2],
                      counts[2] == 0 ? "Larder runs here" : "Larder cannot run here as it is");
   return out;
-}
-
-std::string render_json(const env::HostReport& report, const std::vector<Check>& checks) {
-  ordered_json list = ordered_json::array();
-  for (const Check& check : checks) {
-    list.push_back({{"id", check.id},
-                    {"mark", mark_name(check.mark)},
-                    {"found", check.found},
-                    {"cost", check.cost},
-                    {"mend", check.mend}});
-  }
-  const ordered_json all{{"version", kJsonVersion},
-                         {"verdict", mark_name(worst(checks))},
-                         {"checks", std::move(list)},
-                         {"host", host_json(report)}};
-  // A path may hold any bytes; what is no UTF-8 is replaced instead of refused.
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 int run_doctor(const DoctorOptions& options) {

@@ -31,7 +31,12 @@ struct Check {
   std::string found;
   std::string cost;
   std::string mend;
+
+  static Check ok(std::string id, std::string found);
+  static Check warn(std::string id, std::string found, std::string cost, std::string mend);
+  static Check fail(std::string id, std::string found, std::string cost, std::string mend);
 };
+std::string errno_text(int number);  // "Permission denied"
 
 // Pure: the verdicts on a report, the worst of them, and the two forms in which they are printed.
 std::vector<Check> judge_host(const env::HostReport& report);

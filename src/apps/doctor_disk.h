@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// `larder doctor --disk DIR[:SIZE]`: whether a folder is fit for a cold tier, tried for real.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/doctor.h"
+#include "env/clock.h"
+#include "larder/status.h"
+
+namespace larder::apps {
+
+struct DiskSpec {
+  std::string path;
+  std::uint64_t bytes = 0;  // 0: not said
+};
+// The size is what follows the last colon, where that is a size. kInvalidArgument: no path.
+Result<DiskSpec> parse_disk_spec(std::string_view text);
+
+struct DiskReport {
+  std::string path;
+  std::uint64_t asked = 0;   // bytes; 0: not said
+  env::DirectoryReport dir;  // writable, O_DIRECT, file system, free bytes
+  env::IoUringReport io_uring;
+  bool same_as_root = false;  // on the file system of "/"
+  // Of the device below; empty when the kernel does not say, as of overlays and networks.
+  std::optional<bool> volatile_cache;
+  bool tried = false;  // the file was made and the rest measured
+  std::string error;   // why not, in words
+  bool direct = false;
+  std::uint32_t block_bytes = 0;
+  env::Nanos flush = 0;          // median of a flush after a small write
+  double write_bytes_per_s = 0;  // with kDiskDepth operations of 1 MiB in flight
+  double read_bytes_per_s = 0;
+};
+
+inline constexpr std::size_t kDiskDepth = 32;
+
+struct DiskProbeOptions {
+  std::uint64_t file_bytes = 256U << 20U;  // at most; an eighth of the free space at most
+  env::Nanos span = env::kSecond / 2;      // of writing, and of reading; a pass at least
+};
+
+// Makes a file in the folder, reads and writes it, and removes it. Never fails: the report says
+// what went wrong.
+DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options = {});
+
+// Prints the report; the exit status as of run_doctor().
+int run_disk_doctor(const DiskSpec& spec, bool json);
+
+// Pure, as in doctor.h.
+std::vector<Check> judge_disk(const DiskReport& report);
+std::string render_disk_json(const DiskReport& report, const std::vector<Check>& checks);
+
+}  // namespace larder::apps

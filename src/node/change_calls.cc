@@ -27,7 +27,7 @@ void RemoveCall::add(const route::KeyRef* key) {
     item.text = "no such object";
     return;
   }
-  if (item.entry->cold() != 0) {
+  if (core_.cold && core_.cold->lingers(item.entry->version(), item.entry->cold())) {
     must_wait_ = true;
     return;
   }
@@ -74,10 +74,11 @@ void RemoveCall::answer_later(std::shared_ptr<RemoveCall> call, rpc::Responder r
       continue;
     }
     const route::EntryRef entry = item.entry;
-    call->core_.cold->forget(entry, [call, &item, one_less](const Result<void>& result) {
-      call->on_forgotten(item, result);
-      one_less();
-    });
+    call->core_.cold->forget(entry->version(), entry->cold(),
+                             [call, &item, one_less](const Result<void>& result) {
+                               call->on_forgotten(item, result);
+                               one_less();
+                             });
   }
   one_less();
 }

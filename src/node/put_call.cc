@@ -2,6 +2,7 @@
 #include "node/put_call.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -281,6 +282,9 @@ void PutCall::publish(Item& item, std::uint64_t checksum) {
     if (cas.applied) {
       core_.metrics.puts->add();
       core_.metrics.bytes_put->add(item.length);
+      if (core_.cold && core_.cold->lingers(cas.replaced, cas.forgotten)) {
+        replaced_.push_back({cas.replaced, cas.forgotten});
+      }
       return;
     }
     const route::EntryRef& now = cas.current;
@@ -322,22 +326,37 @@ void PutCall::end_items() {
   close_books();
 }
 
-bool PutCall::waits_for_room(const wire::FrameHeader& header) {
+bool PutCall::must_wait(const wire::FrameHeader& header) {
   end_items();
-  if (room_wanted_ == 0 || !core_.cold) return false;
-  room_wait_ = std::min(kRoomWaitMax, header.timeout_ms * env::kMilli / 2);
-  return room_wait_ >= kRoomWaitMin;
+  if (!core_.cold) return false;
+  if (room_wanted_ != 0) room_wait_ = std::min(kRoomWaitMax, header.timeout_ms * env::kMilli / 2);
+  return room_wait_ >= kRoomWaitMin || !replaced_.empty();
 }
 
-void PutCall::answer_with_room(std::shared_ptr<PutCall> call, rpc::Responder responder) {
-  auto shared = std::make_shared<rpc::Responder>(std::move(responder));
-  call->retry_ = true;
-  const bool waits = call->core_.cold->offloader().wait_for_room(
-      call->room_wanted_, env::monotonic_now() + call->room_wait_,
-      [call, shared] { shared->complete(call->finish()); });
-  if (waits) return;
-  call->retry_ = false;
-  shared->complete(call->finish());
+void PutCall::answer_later(std::shared_ptr<PutCall> call, rpc::Responder responder) {
+  struct Waiting {
+    rpc::Responder responder;
+    std::atomic<std::size_t> left;
+  };
+  auto waiting = std::make_shared<Waiting>(std::move(responder), call->replaced_.size() + 2);
+  const auto one_less = [call, waiting] {
+    if (waiting->left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      waiting->responder.complete(call->finish());
+    }
+  };
+  tier::ColdTier& cold = *call->core_.cold;
+  if (call->room_wait_ >= kRoomWaitMin) {
+    call->retry_ = true;  // before it may be read
+    call->retry_ = cold.offloader().wait_for_room(
+        call->room_wanted_, env::monotonic_now() + call->room_wait_, one_less);
+  }
+  if (!call->retry_) one_less();
+  // Where the disk fails the value that was replaced may come back with it, one day; the put has
+  // been done all the same.
+  for (const Replaced& replaced : call->replaced_) {
+    cold.forget(replaced.version, replaced.place, [one_less](const Result<void>&) { one_less(); });
+  }
+  one_less();
 }
 
 rpc::Reply PutCall::finish() {

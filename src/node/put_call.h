@@ -31,11 +31,12 @@ class PutCall final : public rpc::PayloadSink {
   Result<void> begin(const pb::PutRequest& request, const wire::KeyList& keys,
                      std::uint64_t payload_bytes, bool local);
   rpc::Reply finish();
-  // After the payload: some values found no room, but disks are taking others out of the way, and
-  // the caller has time. Then answer_with_room() answers when there may be room, and tells the
-  // caller to send those values again.
-  bool waits_for_room(const wire::FrameHeader& header);
-  static void answer_with_room(std::shared_ptr<PutCall> call, rpc::Responder responder);
+  // After the payload. Some values found no room, but disks are taking others out of the way, and
+  // the caller has time; or they replaced values that are on disk. Then answer_later() answers when
+  // there may be room, and tells the caller to send those values again, and when no crash brings
+  // the replaced ones back.
+  bool must_wait(const wire::FrameHeader& header);
+  static void answer_later(std::shared_ptr<PutCall> call, rpc::Responder responder);
 
   std::size_t next(std::span<iovec> into) override;
   void advance(std::size_t bytes) override;
@@ -94,6 +95,11 @@ class PutCall final : public rpc::PayloadSink {
   std::shared_ptr<ClientBuffer> buffer_;  // set: the payload is descriptors
   std::array<wire::Descriptor, 4> descriptors_{};
   std::size_t descriptor_bytes_ = 0;
+  struct Replaced {
+    std::uint64_t version = 0;
+    std::uint64_t place = 0;
+  };
+  std::vector<Replaced> replaced_;
   std::uint64_t room_wanted_ = 0;  // bytes of values that found none
   env::Nanos room_wait_ = 0;       // how long the caller may be kept waiting for it
   bool retry_ = false;             // they are to be sent again

@@ -120,10 +120,10 @@ Result<rpc::PayloadSink*> NodeSession::begin_put(const wire::FrameHeader& header
 
 rpc::Intake NodeSession::on_payload_end(const wire::FrameHeader& header) {
   const OpMetrics& metrics = core_.metrics.ops[static_cast<std::uint16_t>(header.op)];
-  if (header.op == wire::Op::kPut && put_->waits_for_room(header)) {
+  if (header.op == wire::Op::kPut && put_->must_wait(header)) {
     rpc::Intake intake;
     intake.later = [put = std::shared_ptr<PutCall>(std::move(put_))](rpc::Responder responder) {
-      PutCall::answer_with_room(put, std::move(responder));
+      PutCall::answer_later(put, std::move(responder));
     };
     return intake;
   }

@@ -15,6 +15,9 @@ namespace larder::route {
 struct CasResult {
   bool applied = false;
   EntryRef current;  // when not applied: what is there, empty for nothing
+  // Applied, in place of another version: that one, and its record, which is nobody's now.
+  std::uint64_t replaced = 0;
+  std::uint64_t forgotten = 0;
 };
 
 // What a route said at one moment, without a reference: the bytes may be gone when it is read.

@@ -154,18 +154,19 @@ CasResult RouteTable::publish(std::uint64_t expected, EntryRef next) {
   const std::uint64_t version = present == nullptr ? 0 : present->version();
   if (version != expected || (present != nullptr && present->state() != RouteState::kActive)) {
     if (present != nullptr) present->references_.fetch_add(1, std::memory_order_relaxed);
-    return {false, EntryRef::adopt(present)};
+    return {false, EntryRef::adopt(present), 0, 0};
   }
   const Change change(*this);
+  CasResult result{true, {}, version, 0};
   if (present != nullptr) {
-    replaced = unlink(shard, bucket);
+    replaced = unlink(shard, bucket, &result.forgotten);
   } else if ((shard.used + 1) * 4 > (shard.mask.load(std::memory_order_relaxed) + 1) * 3) {
     grow(shard);
   }
   next->linked_.store(true, std::memory_order_release);
   insert(shard, next.release());
   size_.fetch_add(1, std::memory_order_relaxed);
-  return {true, {}};
+  return result;
 }
 
 EntryRef RouteTable::begin_remove(const KeyRef& key) {
@@ -267,7 +268,7 @@ CasResult RouteTable::promote(const EntryRef& cold, EntryRef hot) {
   if (bucket == kNoBucket || cold->cold() == 0) return {};
   const Change change(*this);
   replaced = exchange(shard, bucket, std::move(hot));
-  return {true, {}};
+  return {true, {}, 0, 0};
 }
 
 EntryRef RouteTable::find_record(std::uint64_t hash, std::uint64_t place) {
@@ -296,12 +297,13 @@ void RouteTable::see_version(std::uint64_t version) noexcept {
   }
 }
 
-EntryRef RouteTable::unlink(Shard& shard, std::uint64_t bucket) noexcept {
+EntryRef RouteTable::unlink(Shard& shard, std::uint64_t bucket, std::uint64_t* forgotten) noexcept {
   Entry* entry = entry_at(shard, bucket);
   entry->linked_.store(false, std::memory_order_release);
   if (entry->owner_ != nullptr) entry->owner_->on_unlink(*entry);
   const std::uint64_t place = entry->cold_.exchange(0, std::memory_order_acq_rel);
   if (place != 0 && record_owner_ != nullptr) record_owner_->on_forgotten(place);
+  if (forgotten != nullptr) *forgotten = place;
   erase(shard, bucket);
   size_.fetch_sub(1, std::memory_order_relaxed);
   return EntryRef::adopt(entry);

@@ -85,9 +85,9 @@ class RouteTable final : public RouteAuthority {
   // `next`, of the same key, takes the bucket; the record goes with it. The returned reference is
   // the table's to the one before. Under the shard's lock and a Change.
   static EntryRef exchange(Shard& shard, std::uint64_t bucket, EntryRef next) noexcept;
-  // Takes the entry out; the returned reference is the table's. Under the shard's lock and a
-  // Change.
-  EntryRef unlink(Shard& shard, std::uint64_t bucket) noexcept;
+  // Takes the entry out; the returned reference is the table's. `forgotten` gets the place of its
+  // record, if it is wanted. Under the shard's lock and a Change.
+  EntryRef unlink(Shard& shard, std::uint64_t bucket, std::uint64_t* forgotten = nullptr) noexcept;
 
   SpinLock& reader_lock() noexcept;
 

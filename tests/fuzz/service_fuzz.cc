@@ -293,7 +293,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(intake.sink != nullptr, "a request without an answer takes payload");
       feed_payload(*intake.sink, payload, step);
       if ((mode & 8) != 0) break;  // the connection ends in the middle
-      intake.reply = session->on_payload_end(header);
+      intake = session->on_payload_end(header);
+      require(intake.reply.has_value(), "without disks every answer comes at once");
     }
     check_reply(*intake.reply);
     check_store(core);

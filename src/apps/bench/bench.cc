@@ -95,6 +95,18 @@ void add_transfer(CLI::App& app, Arguments& arguments) {
   app.add_option("--listen", arguments.listen, "where --serve does")->group("");
 }
 
+void add_disk(CLI::App& app, Arguments& arguments) {
+  add_common(app, arguments);
+  add_cases(app, arguments);
+  app.add_option("--dir", arguments.options.directory,
+                 "where the node's disk is made, and the file of the bare one; default: $TMPDIR or "
+                 "/tmp");
+  app.add_option("--file-bytes", arguments.file_bytes,
+                 "of the bare file, 1GiB to 1TiB; the node's disk has four times that");
+  app.add_option("--node-flag", arguments.options.node_flags,
+                 "a further flag for the node that is started, as --node-flag=--name=value");
+}
+
 Result<std::uint64_t> size_within(std::string_view option, const std::string& text,
                                   std::uint64_t least, std::uint64_t most) {
   const auto bytes = base::parse_size(text);
@@ -157,6 +169,11 @@ Result<void> run_transfer(const Arguments& arguments) {
   return arguments.list ? list_transfer_cases(options) : bench_transfer(options);
 }
 
+Result<void> run_disk(const Arguments& arguments) {
+  const BenchOptions& options = arguments.options;
+  return arguments.list ? list_disk_cases(options) : bench_disk(options);
+}
+
 }  // namespace
 
 int run_bench(std::span<const std::string> arguments) {
@@ -174,6 +191,9 @@ int run_bench(std::span<const std::string> arguments) {
   add_file(*limits, parsed);
   add_store(*store, parsed);
   add_transfer(*transfer, parsed);
+  CLI::App* disk = app.add_subcommand(
+      "disk", "values to and from a node's disk beside the bare disk: writes 8 GiB or so");
+  add_disk(*disk, parsed);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
@@ -181,6 +201,7 @@ int run_bench(std::span<const std::string> arguments) {
   }
   if (const auto done = finish(parsed); !done) return report_error(done.error());
   if (store->parsed()) return conclude(run_store(parsed));
+  if (disk->parsed()) return conclude(run_disk(parsed));
   return conclude(transfer->parsed() ? run_transfer(parsed) : bench_limits(parsed.options));
 }
 

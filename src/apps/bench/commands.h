@@ -18,6 +18,8 @@ namespace larder::apps {
 Result<void> bench_limits(const BenchOptions& options);
 Result<void> bench_store(const BenchOptions& options);
 Result<void> bench_transfer(const BenchOptions& options);
+Result<void> bench_disk(const BenchOptions& options);
+Result<void> list_disk_cases(const BenchOptions& options);
 
 // Bytes of node memory (private pages, and whatever a value takes in the segments beyond its own
 // bytes) for each of many stored objects of 64 KiB, on a fresh node of our own.

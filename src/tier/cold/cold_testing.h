@@ -142,7 +142,8 @@ class ColdBed {
     const route::EntryRef entry = routes->begin_remove(key(name));
     if (!entry) return fail(Code::kNotFound, "no such object");
     std::promise<Result<void>> promise;
-    cold->forget(entry, [&](Result<void> result) { promise.set_value(std::move(result)); });
+    cold->forget(entry->version(), entry->cold(),
+                 [&](Result<void> result) { promise.set_value(std::move(result)); });
     Result<void> result = promise.get_future().get();
     if (result) routes->end_remove(entry);
     return result;

@@ -45,9 +45,12 @@ class ColdTier::Writes final : public WriteSource {
     // In the index first: the route may forget the record as soon as it names it.
     device_.index().insert(*result, job.entry->hash(), bytes);
     const Place place{device_.number(), *result};
-    if (tier_.offloader_->written(device_, job, place.pack(), now)) return;
+    const Offloader::Written written = tier_.offloader_->written(device_, job, place.pack(), now);
+    if (written.kept) return;
     device_.index().erase(*result);
-    device_.store().release(*result);
+    device_.writes().release(*result, [waiters = written.waiters](const Result<void>& gone) {
+      for (const Offloader::Gone& tell : waiters) tell(gone);
+    });
   }
 
   bool reads_waiting() const noexcept override { return device_.reads().outstanding() > 0; }
@@ -191,12 +194,24 @@ void ColdTier::release_forgotten() {
     const std::shared_ptr<ColdDevice> device = this->device(place.device);
     if (!device || !device->readable()) continue;
     device->index().erase(place.record);
-    device->store().release(place.record);
+    // By the lane, which knows then of those that are not durable yet.
+    device->writes().release(place.record, [](const Result<void>&) {});
   }
 }
 
-void ColdTier::forget(const route::EntryRef& entry, std::function<void(Result<void>)> done) {
-  const std::uint64_t packed = entry->cold();
+bool ColdTier::lingers(std::uint64_t version, std::uint64_t place) const {
+  return place != 0 || offloader_->is_writing(version);
+}
+
+void ColdTier::forget(std::uint64_t version, std::uint64_t place, Offloader::Gone done) {
+  const bool waits = offloader_->wait_gone(version, [this, place, done](Result<void> gone) {
+    if (!gone) return done(std::move(gone));
+    forget_record(place, done);
+  });
+  if (!waits) forget_record(place, done);
+}
+
+void ColdTier::forget_record(std::uint64_t packed, const Offloader::Gone& done) {
   if (packed == 0) return done({});
   const Place place = Place::unpack(packed);
   const std::shared_ptr<ColdDevice> device = this->device(place.device);
@@ -206,7 +221,7 @@ void ColdTier::forget(const route::EntryRef& entry, std::function<void(Result<vo
                      "it; remove it again when the disk is back"));
   }
   device->index().erase(place.record);
-  device->writes().release(place.record, std::move(done));
+  device->writes().release(place.record, done);
 }
 
 void ColdTier::touch(std::uint64_t place) noexcept {

@@ -69,9 +69,11 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   const Restorer& restorer() const noexcept { return *restorer_; }
   // The value was read from DRAM, or asked for: its record is worth keeping.
   void touch(std::uint64_t place) noexcept;
-  // Gives up the record of a route that is being deleted (begin_remove) and says when that is
-  // durable; without a record at once. On an error it may still be there.
-  void forget(const route::EntryRef& entry, std::function<void(Result<void>)> done);
+  // A version whose route was replaced or is being deleted has a record, at `place`, or may get one
+  // in a moment: a crash could bring it back until forget() has done its work.
+  bool lingers(std::uint64_t version, std::uint64_t place) const;
+  // Gives that up and says when it is so durably. On an error it may still be there.
+  void forget(std::uint64_t version, std::uint64_t place, Offloader::Gone done);
   // A key was removed: what a scan that runs finds of it later is dropped.
   void note_removed(std::uint64_t hash);
 
@@ -109,6 +111,7 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   void look_at_health(ColdDevice& device);
   void update_accepting();
   void forget_routes(ColdDevice& device);
+  void forget_record(std::uint64_t place, const Offloader::Gone& done);
   void release_forgotten();
   void wake_lanes();
   void scrub(Seat& seat, env::Nanos now);

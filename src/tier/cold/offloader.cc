@@ -13,6 +13,10 @@ namespace {
 // How soon a lane asks again when its device is full but room is being made.
 constexpr env::Nanos kRoomPause = 5 * env::kMilli;
 
+bool is_current(const route::Entry& entry) noexcept {
+  return entry.linked() && entry.state() == route::RouteState::kActive;
+}
+
 }  // namespace
 
 Offloader::Offloader(const ColdOptions& options, const Links& links)
@@ -160,6 +164,10 @@ std::optional<WriteJob> Offloader::next(ColdDevice& device, env::Nanos now, env:
       continue;
     }
     Result<extent::Reservation> space = device.store().reserve(entry->length());
+    if (space && !take_off(*entry)) {
+      give_back(device, *item, now, false);
+      continue;
+    }
     if (space) {
       WriteJob job = job_for(*item, std::move(entry));
       job.replaces = left_by(item->slot);
@@ -177,6 +185,35 @@ std::optional<WriteJob> Offloader::next(ColdDevice& device, env::Nanos now, env:
     return std::nullopt;
   }
   return std::nullopt;
+}
+
+// Known as being written first, looked at then: whoever changes the route does it the other way
+// round, so one of the two sees the other.
+bool Offloader::take_off(const route::Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  in_flight_[entry.version()];
+  if (is_current(entry)) return true;
+  in_flight_.erase(entry.version());
+  return false;
+}
+
+std::vector<Offloader::Gone> Offloader::landed(std::uint64_t version) {
+  const std::lock_guard lock(mutex_);
+  auto found = in_flight_.extract(version);
+  return found ? std::move(found.mapped()) : std::vector<Gone>();
+}
+
+bool Offloader::is_writing(std::uint64_t version) const {
+  const std::lock_guard lock(mutex_);
+  return in_flight_.contains(version);
+}
+
+bool Offloader::wait_gone(std::uint64_t version, Gone gone) {
+  const std::lock_guard lock(mutex_);
+  const auto found = in_flight_.find(version);
+  if (found == in_flight_.end()) return false;
+  found->second.push_back(std::move(gone));
+  return true;
 }
 
 WriteJob Offloader::job_for(const OffloadItem& item, route::EntryRef entry) const {
@@ -204,12 +241,16 @@ void Offloader::give_back(const ColdDevice& device, const OffloadItem& item, env
   if (again) queue_->defer(item, now);
 }
 
-bool Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place, env::Nanos now) {
-  const bool kept = job.replaces == 0 ? links_.routes->add_record(job.entry, place)
+Offloader::Written Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place,
+                                      env::Nanos now) {
+  Written result;
+  const bool kept = result.kept = job.replaces == 0
+                                      ? links_.routes->add_record(job.entry, place)
                                       : links_.routes->move_record(job.entry, job.replaces, place);
   if (!kept) stats_.too_late.fetch_add(1, std::memory_order_relaxed);
   const std::uint64_t bytes = job.entry->length();
   settle(*job.entry);
+  result.waiters = landed(job.entry->version());
   job.entry = {};  // from here on it may be evicted
   {
     const std::lock_guard lock(mutex_);
@@ -217,14 +258,15 @@ bool Offloader::written(ColdDevice& device, WriteJob& job, std::uint64_t place, 
     if (--writing_ == 0) idle_.notify_all();
   }
   room_came(bytes);
-  return kept;
+  return result;
 }
 
 void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env::Nanos now) {
   const bool pushed_back = error.code() == Code::kBackpressure || error.code() == Code::kCancelled;
   const std::uint64_t bytes = job.entry->length();
-  const bool wanted = job.entry->linked();
+  const bool wanted = is_current(*job.entry);
   const bool again = wanted && (pushed_back || job.item.failures + 1 < options_.write_failures_max);
+  const std::vector<Gone> waiters = landed(job.entry->version());
   if (!again) {
     if (wanted) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
     settle(*job.entry);
@@ -241,6 +283,7 @@ void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env
     }
     if (--writing_ == 0) idle_.notify_all();
   }
+  for (const Gone& gone : waiters) gone({});
   if (!again) room_came(bytes);
 }
 

@@ -59,6 +59,14 @@ class Offloader final : public LowerTier {
   // Called when there is work and a lane found none before.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
 
+  // A version that is no route any more may be on its way to a disk all the same, and be durable
+  // there in a moment. Asked after the route changed: none begins to be written later.
+  bool is_writing(std::uint64_t version) const;
+  // If it is: `gone` is called once that has ended and its record is given up durably, with how
+  // that went. False: it is not, and `gone` is not called.
+  using Gone = std::function<void(Result<void>)>;
+  bool wait_gone(std::uint64_t version, Gone gone);
+
   // Writes a second record of a value that has a hot copy and a record, in place of that: the disk
   // it is on is to be emptied. False: it has no record, or nothing takes it now.
   bool move(const route::EntryRef& entry);
@@ -67,8 +75,13 @@ class Offloader final : public LowerTier {
   // why there is no job.
   std::optional<WriteJob> next(ColdDevice& device, env::Nanos now, env::Nanos& again,
                                std::uint64_t& need_room);
-  // The value is copied: to `place`. False: its route is gone, and the record is nobody's.
-  bool written(ColdDevice& device, WriteJob& job, std::uint64_t place, env::Nanos now);
+  // The value is copied: to `place`. Kept: its route leads there. Else the record is nobody's, and
+  // `waiters` are to be told when it has been given up.
+  struct Written {
+    bool kept = false;
+    std::vector<Gone> waiters;
+  };
+  Written written(ColdDevice& device, WriteJob& job, std::uint64_t place, env::Nanos now);
   void failed(ColdDevice& device, WriteJob job, const Error& error, env::Nanos now);
 
   // Calls `done` when about `bytes` that are owed now are not any more, or at `deadline`, on some
@@ -101,6 +114,8 @@ class Offloader final : public LowerTier {
   void settle(const route::Entry& entry) noexcept;
   void give_back(const ColdDevice& device, const OffloadItem& item, env::Nanos now, bool again);
   void room_came(std::uint64_t bytes);
+  bool take_off(const route::Entry& entry);
+  std::vector<Gone> landed(std::uint64_t version);
   std::uint64_t left_by(std::uint32_t slot) const;
   std::optional<OffloadItem> admitted(const ColdDevice& device, env::Nanos now, env::Nanos& again);
   WriteJob job_for(const OffloadItem& item, route::EntryRef entry) const;
@@ -117,7 +132,8 @@ class Offloader final : public LowerTier {
   mutable std::mutex mutex_;  // of queue and admission; taken under the hot store's
   std::unique_ptr<OffloadQueue> queue_;
   std::unique_ptr<Admission> admission_;
-  std::unordered_map<std::uint32_t, std::uint64_t> moving_;  // slot: the place to be left
+  std::unordered_map<std::uint32_t, std::uint64_t> moving_;         // slot: the place to be left
+  std::unordered_map<std::uint64_t, std::vector<Gone>> in_flight_;  // by version; who waits
   std::uint64_t writing_ = 0;
   std::condition_variable idle_;
   mutable std::mutex waiters_mutex_;

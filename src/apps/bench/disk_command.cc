@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "apps/bench/commands.h"
+#include "apps/bench/disk_case.h"
+#include "apps/bench/disk_file.h"
+#include "apps/bench/disk_probe.h"
+#include "apps/bench/limits.h"
+#include "apps/bench/memory.h"
+#include "apps/console.h"
+#include "base/units.h"
+
+namespace larder::apps {
+namespace {
+
+constexpr std::uint64_t kHotBytes = 384ULL << 20U;
+constexpr std::uint64_t kMemoryBytes = 256ULL << 20U;  // of callers and of the bare disk
+constexpr std::size_t kRawDepth = 32;
+
+// A folder for the node's disk, gone when we are.
+class DiskFolder {
+ public:
+  explicit DiskFolder(const std::string& parent)
+      : path_(fmt::format("{}/larder-bench-disk-{}", parent, ::getpid())) {}
+  ~DiskFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  DiskFolder(const DiskFolder&) = delete;
+  DiskFolder& operator=(const DiskFolder&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+class DiskRun {
+ public:
+  DiskRun(const BenchOptions& options, const NodeSession& session, const DiskFile& file,
+          std::span<std::byte> ours, std::span<std::byte> raw)
+      : options_(options),
+        file_(file),
+        raw_(raw),
+        context_{session, ours, kHotBytes, nullptr, options.verify} {}
+
+  Result<BenchRow> measure(const DiskCase& name) {
+    if (name.op == DiskOp::kGet) LARDER_TRY(bring_set(name.bytes));
+    std::vector<ProbePtr> limits;
+    if (options_.limits && name.bar) {
+      LARDER_ASSIGN(limits, bare_disk(name));
+    }
+    LARDER_ASSIGN(const ProbePtr ours, make_disk_probe(name, context_));
+    LARDER_ASSIGN(const Pair pair, run_pair(limits, name.measure, *ours, options_.rhythm()));
+    BenchRow row;
+    row.name = name.name;
+    row.ours = pair.ours;
+    row.measure = name.measure;
+    if (limits.empty()) return row;
+    row.limit = pair.limit;
+    row.limit_name = pair.limit_name;
+    row.ratio = ratio_of(name.measure, pair.ours, pair.limit);
+    row.bar = name.bar;
+    row.verdict = judge(row.bar, row.ratio);
+    return row;
+  }
+
+ private:
+  // As many in flight as the case allows the node, both ways to keep them so.
+  Result<std::vector<ProbePtr>> bare_disk(const DiskCase& name) const {
+    std::vector<ProbePtr> limits;
+    DiskShape shape;
+    shape.write = name.op == DiskOp::kOffload;
+    shape.block_bytes = name.bytes;
+    shape.depth = name.batch == 1 ? 1 : kRawDepth;
+    for (const bool refill : {false, true}) {
+      if (refill && name.batch == 1) continue;
+      shape.refill = refill;
+      LARDER_ASSIGN(ProbePtr limit, make_disk_limit(file_, shape, raw_));
+      limits.push_back(std::move(limit));
+    }
+    return limits;
+  }
+
+  // The set of one size at a time, four times what DRAM holds, on disk.
+  Result<void> bring_set(std::uint64_t bytes) {
+    if (set_ && set_->value_bytes() == bytes) return {};
+    LARDER_ASSIGN(const auto client, context_.session.connect(BenchPath::kLocal, 0));
+    if (set_) LARDER_TRY(set_->remove(*client));
+    LARDER_ASSIGN(set_,
+                  Dataset::store(*client, bytes, static_cast<std::size_t>(4 * kHotBytes / bytes)));
+    context_.data = &*set_;
+    return wait_on_disk(*client, set_->keys());
+  }
+
+  const BenchOptions& options_;
+  const DiskFile& file_;
+  std::span<std::byte> raw_;
+  DiskContext context_;
+  std::optional<Dataset> set_;
+};
+
+}  // namespace
+
+Result<void> list_disk_cases(const BenchOptions& options) {
+  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases));
+  std::string text;
+  for (const DiskCase& name : cases) text += name.name + "\n";
+  return print(text);
+}
+
+Result<void> bench_disk(const BenchOptions& options) {
+  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases));
+  const DiskFolder folder(options.directory);
+  BenchOptions node = options;
+  node.addresses.clear();
+  node.node_flags.push_back(
+      fmt::format("--cold.disks={}:{}", folder.path(), base::format_size(4 * options.file_bytes)));
+  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
+  LARDER_ASSIGN(const auto file,
+                DiskFile::create(options.directory, options.file_bytes, options.seed));
+  LARDER_ASSIGN(const Mapping ours, Mapping::private_memory(kMemoryBytes));
+  LARDER_ASSIGN(const Mapping raw, Mapping::private_memory(kMemoryBytes));
+  DiskRun run(options, *session, *file, ours.bytes(), raw.bytes());
+  std::vector<BenchRow> rows;
+  LARDER_TRY(print(table_head(true)));
+  for (const DiskCase& name : cases) {
+    auto row = run.measure(name);
+    if (!row) {
+      return fail(row.error().code(), fmt::format("case {}: {}", name.name, row.error().message()));
+    }
+    LARDER_TRY(show_row(rows, std::move(*row)));
+  }
+  if (!options.json_file.empty()) LARDER_TRY(write_json(options.json_file, rows));
+  return judge_all(rows, options.check);
+}
+
+}  // namespace larder::apps

@@ -109,7 +109,7 @@ TEST(ExtentConcurrent, ReadersWriterReleasesAndScrubber) {
     while (!over) EXPECT_TRUE(scrubber->step(64 * kKiB));
   });
   const auto writer = writer_of(*store);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     const auto id = put_one(*store, *writer, manifest_of("k", payload), payload);
     ASSERT_TRUE(id) << id.error().to_string();
     const RecordId before = RecordId::unpack(last.exchange(id->pack()));

@@ -61,11 +61,12 @@ Result<void> write_zeros(block::BlockQueue& queue, std::uint64_t offset, std::ui
 }
 
 // The table reads as zeros afterwards. A device may say that discarded blocks do, and be asked
-// first: it spares a large table's writes.
+// first: it spares a large table's writes. Not in a file: there each first write to a discarded
+// block changes the file system's own books, and every flush of headers would wait for its journal.
 Result<void> clear(block::BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes) {
   const block::Geometry& g = queue.geometry();
-  const bool quick = g.discard_bytes > 0 && g.discard_zeroes && offset % g.discard_bytes == 0 &&
-                     bytes % g.discard_bytes == 0;
+  const bool quick = queue.identity().kind != "file" && g.discard_bytes > 0 && g.discard_zeroes &&
+                     offset % g.discard_bytes == 0 && bytes % g.discard_bytes == 0;
   if (quick && block::discard(queue, offset, bytes)) return {};
   return write_zeros(queue, offset, bytes);
 }

@@ -73,6 +73,7 @@ int run_larder(std::span<const std::string> arguments) {
   add_node_command(line);
   add_value_commands(line);
   add_key_commands(line);
+  add_device_command(line);
   add_replay_commands(line);
   add_doctor_command(line);
   add_bench_entry(line);

@@ -29,6 +29,20 @@ Question question_of(wire::Op op, const google::protobuf::MessageLite& body) {
   return question;
 }
 
+// Where a value is, as StatReply's numbers say.
+std::string tier_name(std::uint32_t number) {
+  switch (number) {
+    case 0:
+      return "hot";
+    case 1:
+      return "cold";
+    case 2:
+      return "hot+cold";
+    default:
+      return "unknown";
+  }
+}
+
 // Keys that go as payload.
 template <class Request>
 Question question_of(wire::Op op, Request& request, const KeySpace& space,
@@ -228,7 +242,8 @@ Result<rpc::PayloadSink*> StatOp::on_answer(const wire::FrameHeader& header,
     result.info.version = reply.versions(i);
     result.info.checksum = reply.checksums(i);
     result.info.pins = reply.pins(i);
-    result.info.tier = "hot";
+    // Nodes that keep values in DRAM only have no need to say so.
+    result.info.tier = tier_name(i < reply.tiers_size() ? reply.tiers(i) : 0);
     result.info.path = core_.path();
   }
   add_texts(reply, results_);

@@ -160,6 +160,31 @@ struct NodeInfo {
   std::string segment_pages;       // "4KiB" | "2MiB" | "thp"
 };
 
+// One disk of a node's cold tier.
+struct DeviceInfo {
+  std::string id;     // uuid, made when the device was added
+  std::string path;   // on the node's host
+  std::string state;  // "healthy" | "full" | "draining" | "failed" | "disabled_by_admin"
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t used_bytes = 0;
+  std::uint64_t records = 0;
+  std::uint64_t errors = 0;  // reads and writes that failed, ever
+  std::string last_error;    // empty: none
+};
+enum class DeviceAction : std::uint8_t {  // numbers travel on the wire
+  kAdd = 1,
+  kDrain = 2,    // takes nothing new, and is emptied
+  kDisable = 3,  // neither read nor written until it is enabled
+  kEnable = 4,
+  kRemove = 5,  // the node forgets the device; what is on it stays
+};
+struct DeviceChange {
+  DeviceAction action = DeviceAction::kAdd;
+  // kAdd: the absolute path of a directory or block device on the node's host. Else: the whole id.
+  std::string device;
+  std::uint64_t size_bytes = 0;  // kAdd: use so much at most; 0: what is there
+};
+
 // A value held in place. While it lives the node keeps the bytes; the view is read-only.
 // It ends with unpin, with this object, or with the connection (then valid() turns false).
 class PinnedView {
@@ -230,6 +255,14 @@ class Client {
   Result<ListPage> list(std::string_view prefix, std::string_view cursor = {},
                         std::size_t limit = 1000, const CallOptions& options = {});
   Result<NodeInfo> info(const CallOptions& options = {});
+
+  // For operators: the disks of the node, and one change to them. The node takes these calls one at
+  // a time (kBackpressure when many wait), over its Unix socket or from a peer that knows its token
+  // (else kPermissionDenied). A change may take seconds; after a time-out it may still happen.
+  // kUnsupported: a node without disks. kNotFound: no such device. kConflict: not in its state.
+  Result<std::vector<DeviceInfo>> devices(const CallOptions& options = {});
+  // The device as it is now; of one that was removed the id alone.
+  Result<DeviceInfo> change_device(const DeviceChange& change, const CallOptions& options = {});
 
   // Single keys.
   Result<PutResult> put(std::string_view key, ConstBytes value, const PutOptions& options = {});

@@ -82,6 +82,7 @@ int run_larder(std::span<const std::string> arguments) {
   add_node_command(line);
   add_value_commands(line);
   add_key_commands(line);
+  add_device_command(line);
   add_replay_commands(line);
   add_extent_command(line);
   add_doctor_command(line);

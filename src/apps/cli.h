@@ -24,6 +24,7 @@ struct CommandLine {
 void add_node_command(CommandLine& line);     // node
 void add_value_commands(CommandLine& line);   // put, get
 void add_key_commands(CommandLine& line);     // exists, rm, stat, ls
+void add_device_command(CommandLine& line);   // device ls, add, drain, disable, enable, rm
 void add_replay_commands(CommandLine& line);  // replay, demo
 void add_extent_command(CommandLine& line);   // extent dump, check, bench
 

@@ -7,6 +7,7 @@
 
 #include "client/core.h"
 #include "client/get_op.h"
+#include "client/ops_devices.h"
 #include "client/ops_meta.h"
 #include "client/put_op.h"
 
@@ -179,6 +180,23 @@ Result<NodeInfo> Client::info(const CallOptions& options) {
   client::InfoOp op(*impl_->core);
   LARDER_TRY(impl_->core->run(op, options));
   return std::move(op.info());
+}
+
+// ---- devices ----
+
+Result<std::vector<DeviceInfo>> Client::devices(const CallOptions& options) {
+  client::DevicesOp op(*impl_->core, nullptr);
+  LARDER_TRY(impl_->core->run(op, options));
+  return std::move(op.result());
+}
+
+Result<DeviceInfo> Client::change_device(const DeviceChange& change, const CallOptions& options) {
+  client::DevicesOp op(*impl_->core, &change);
+  LARDER_TRY(impl_->core->run(op, options));
+  if (change.action != DeviceAction::kRemove) return std::move(op.result().front());
+  DeviceInfo removed;
+  removed.id = change.device;
+  return removed;
 }
 
 // ---- single keys ----

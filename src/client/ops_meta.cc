@@ -224,7 +224,7 @@ Result<rpc::PayloadSink*> StatOp::on_answer(const wire::FrameHeader& header,
   const int count = static_cast<int>(keys_.size());
   if (reply.codes_size() != count || reply.sizes_size() != count ||
       reply.versions_size() != count || reply.checksums_size() != count ||
-      reply.pins_size() != count || reply.tiers_size() != count) {
+      reply.pins_size() != count) {
     return malformed("stat");
   }
   results_.resize(keys_.size());
@@ -235,7 +235,8 @@ Result<rpc::PayloadSink*> StatOp::on_answer(const wire::FrameHeader& header,
     result.info.version = reply.versions(i);
     result.info.checksum = reply.checksums(i);
     result.info.pins = reply.pins(i);
-    result.info.tier = tier_at(reply.tiers(i));
+    // Nodes that keep values in DRAM only have no need to say so.
+    result.info.tier = tier_at(i < reply.tiers_size() ? reply.tiers(i) : 0);
     result.info.path = core_.path();
   }
   add_texts(reply, results_);

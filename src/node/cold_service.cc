@@ -33,6 +33,7 @@ Result<std::unique_ptr<ColdService>> ColdService::create(const ColdServiceOption
                                                       &core.spaces, core.transfers.get()}));
   core.routes->set_record_owner(core.cold.get());
   std::unique_ptr<ColdService> made(new ColdService(options, core, metrics));
+  core.devices = made.get();
   LARDER_TRY(made->add_tier_metrics());
   return made;
 }
@@ -61,22 +62,19 @@ void ColdService::stop(env::Nanos deadline) {
   const std::lock_guard lock(mutex_);
   series_.clear();
   device_series_.clear();
-  const auto devices = core_.cold->devices();
+  core_.devices = nullptr;
   core_.cold->stop(deadline);
-  // The records stay where they are, and so does the knowledge of whose they were.
-  report(0);
-  static_cast<void>(devices);
 }
 
 void ColdService::tick(env::Nanos now) {
   core_.cold->tick(now);
   if (now < report_due_) return;
   report_due_ = now + kReportEvery;
-  report(now);
+  report();
 }
 
 // What the metadata service knows is for people and for peers that look for room: late is no harm.
-void ColdService::report(env::Nanos) {
+void ColdService::report() {
   if (!registry_) return;
   for (const auto& device : core_.cold->devices()) {
     const extent::StoreStats stats = device->store().stats();
@@ -91,13 +89,14 @@ void ColdService::report(env::Nanos) {
 
 // ---- the set of disks ----
 
-Result<void> ColdService::open(const tier::DiskSpec& disk) {
+Result<std::shared_ptr<tier::ColdDevice>> ColdService::open(const tier::DiskSpec& disk) {
   const std::string who = owner_.to_string() + " (process " + std::to_string(::getpid()) + ")";
   LARDER_ASSIGN(auto device,
                 tier::ColdDevice::open(disk, options_.tier, who, core_.fence->epoch()));
   LARDER_TRY(enlist(*device));
   LARDER_TRY(core_.cold->add(device));
-  return add_device_metrics(device);
+  LARDER_TRY(add_device_metrics(device));
+  return device;
 }
 
 Result<void> ColdService::enlist(tier::ColdDevice& device) {
@@ -115,21 +114,35 @@ Result<void> ColdService::enlist(tier::ColdDevice& device) {
 }
 
 Result<std::shared_ptr<tier::ColdDevice>> ColdService::find(const std::string& id) const {
-  std::shared_ptr<tier::ColdDevice> found;
-  if (id.empty()) return fail(Code::kInvalidArgument, "which disk? larder device ls shows them");
   for (const auto& device : core_.cold->devices()) {
-    if (!device->id().starts_with(id) && device->path() != id) continue;
-    if (found) {
-      return fail(Code::kInvalidArgument,
-                  "more than one disk begins with " + id + "; give more of it");
-    }
-    found = device;
+    if (device->id() == id) return device;
   }
-  if (!found) return fail(Code::kNotFound, "no disk " + id + " here; larder device ls shows them");
-  return found;
+  return fail(Code::kNotFound, "this node has no disk " + id + "; larder device ls shows them");
 }
 
-Result<void> ColdService::add(const tier::DiskSpec& disk) {
+DeviceStatus ColdService::status_of(tier::ColdDevice& device) {
+  const extent::StoreStats stats = device.store().stats();
+  const tier::ColdCounters& counters = device.counters();
+  DeviceStatus status;
+  status.id = device.id();
+  status.path = device.path();
+  status.state = device.state();
+  status.capacity = stats.capacity;
+  status.used = stats.used;
+  status.records = stats.records;
+  status.errors = counters.read_errors + counters.write_errors + counters.corrupt;
+  status.last_error = tier::device_error_text(device.last_error());
+  return status;
+}
+
+Result<std::vector<DeviceStatus>> ColdService::list() {
+  std::vector<DeviceStatus> all;
+  for (const auto& device : core_.cold->devices()) all.push_back(status_of(*device));
+  return all;
+}
+
+Result<DeviceStatus> ColdService::add(const std::string& path, std::uint64_t size) {
+  const tier::DiskSpec disk{path, size};
   const std::lock_guard lock(mutex_);
   for (const auto& device : core_.cold->devices()) {
     if (device->path() == disk.path) {
@@ -142,38 +155,43 @@ Result<void> ColdService::add(const tier::DiskSpec& disk) {
                 "disk " + disk.path + " was used by a later incarnation of a node (" +
                     std::to_string(epoch) + "); name it in cold.disks and start this node again");
   }
-  return open(disk);
+  LARDER_ASSIGN(const auto device, open(disk));
+  return status_of(*device);
 }
 
-Result<void> ColdService::drain(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  LARDER_ASSIGN(const auto device, find(id));
-  LARDER_TRY(registry_->drain(device->id(), owner_));
-  core_.cold->set_state(*device, tier::DeviceState::kDraining);
-  return {};
+// The metadata service has agreed to the change; now it happens.
+Result<DeviceStatus> ColdService::changed(const std::shared_ptr<tier::ColdDevice>& device,
+                                          const Result<tier::DeviceRecord>& record) {
+  if (!record) return fail(record.error());
+  core_.cold->set_state(*device, record->state);
+  return status_of(*device);
 }
 
-Result<void> ColdService::disable(const std::string& id) {
+Result<DeviceStatus> ColdService::drain(const std::string& id) {
   const std::lock_guard lock(mutex_);
   LARDER_ASSIGN(const auto device, find(id));
-  LARDER_TRY(registry_->disable(device->id(), owner_));
-  core_.cold->set_state(*device, tier::DeviceState::kDisabledByAdmin);
-  return {};
+  return changed(device, registry_->drain(id, owner_));
 }
 
-Result<void> ColdService::enable(const std::string& id) {
+Result<DeviceStatus> ColdService::disable(const std::string& id) {
   const std::lock_guard lock(mutex_);
   LARDER_ASSIGN(const auto device, find(id));
-  LARDER_TRY(registry_->enable(device->id(), owner_));
-  core_.cold->set_state(*device, tier::DeviceState::kHealthy);
-  return {};
+  return changed(device, registry_->disable(id, owner_));
+}
+
+Result<DeviceStatus> ColdService::enable(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  LARDER_ASSIGN(const auto device, find(id));
+  return changed(device, registry_->enable(id, owner_));
 }
 
 Result<void> ColdService::remove(const std::string& id) {
   const std::lock_guard lock(mutex_);
   LARDER_ASSIGN(const auto device, find(id));
-  LARDER_TRY(registry_->unregister(device->id(), owner_));
-  device_series_.erase(device->id());
+  const extent::StoreStats stats = device->store().stats();
+  LARDER_TRY(registry_->report_usage(id, owner_, {stats.used - stats.reserved, stats.reserved}));
+  LARDER_TRY(registry_->unregister(id, owner_));
+  device_series_.erase(id);
   return core_.cold->take_out(device);
 }
 

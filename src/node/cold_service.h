@@ -10,6 +10,7 @@
 
 #include "env/thread.h"
 #include "larder/status.h"
+#include "node/device_control.h"
 #include "node/store_core.h"
 #include "tier/cold/cold_tier.h"
 #include "tier/cold/device_registry.h"
@@ -22,14 +23,14 @@ struct ColdServiceOptions {
 };
 
 // Any thread.
-class ColdService {
+class ColdService final : public DeviceControl {
  public:
   // The highest epoch that any of the disks knows; 0: they are all new.
   static Result<std::uint64_t> last_epoch(const std::vector<tier::DiskSpec>& disks);
   // Makes core.cold. Before the first request; `core` outlives it.
   static Result<std::unique_ptr<ColdService>> create(const ColdServiceOptions& options,
                                                      StoreCore& core, obs::Registry& metrics);
-  ~ColdService();
+  ~ColdService() override;
 
   // Takes the configured disks into service; `owner` holds a live lease in `backend`.
   Result<void> start(std::shared_ptr<meta::MetadataBackend> backend, tier::DeviceOwner owner);
@@ -37,23 +38,27 @@ class ColdService {
   void stop(env::Nanos deadline);
   void tick(env::Nanos now);
 
-  // As an operator asks. `id`: of a device, or the beginning of exactly one.
-  Result<void> add(const tier::DiskSpec& disk);
-  Result<void> drain(const std::string& id);
-  Result<void> disable(const std::string& id);
-  Result<void> enable(const std::string& id);
-  // kConflict while values are on it that are nowhere else, unless it was drained or disabled.
-  Result<void> remove(const std::string& id);
+  // DeviceControl
+  Result<std::vector<DeviceStatus>> list() override;
+  Result<DeviceStatus> add(const std::string& path, std::uint64_t size) override;
+  Result<DeviceStatus> drain(const std::string& id) override;
+  Result<DeviceStatus> disable(const std::string& id) override;
+  Result<DeviceStatus> enable(const std::string& id) override;
+  // kConflict while it is healthy or full and has values: drain or disable it first.
+  Result<void> remove(const std::string& id) override;
 
  private:
   ColdService(const ColdServiceOptions& options, StoreCore& core, obs::Registry& metrics)
       : options_(options), core_(core), metrics_(metrics) {}
   Result<std::shared_ptr<tier::ColdDevice>> find(const std::string& id) const;
-  Result<void> open(const tier::DiskSpec& disk);
+  Result<std::shared_ptr<tier::ColdDevice>> open(const tier::DiskSpec& disk);
+  static DeviceStatus status_of(tier::ColdDevice& device);
+  Result<DeviceStatus> changed(const std::shared_ptr<tier::ColdDevice>& device,
+                               const Result<tier::DeviceRecord>& record);
   Result<void> enlist(tier::ColdDevice& device);
   Result<void> add_tier_metrics();
   Result<void> add_device_metrics(const std::shared_ptr<tier::ColdDevice>& device);
-  void report(env::Nanos now);
+  void report();
 
   const ColdServiceOptions options_;
   StoreCore& core_;

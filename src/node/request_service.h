@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "node/device_calls.h"
 #include "node/store_core.h"
 #include "rpc/service.h"
 
@@ -23,6 +24,7 @@ class RequestService final : public rpc::Service {
 
  private:
   StoreCore& core_;
+  DeviceCalls device_calls_{core_};
 };
 
 }  // namespace larder::node

@@ -7,7 +7,7 @@
 namespace larder::node {
 
 std::unique_ptr<rpc::Session> RequestService::open_session(const rpc::Peer& peer) {
-  return std::make_unique<NodeSession>(core_, peer.local);
+  return std::make_unique<NodeSession>(core_, device_calls_, peer);
 }
 
 std::vector<int> RequestService::shared_descriptors() {
@@ -29,8 +29,12 @@ bool takes_payload(wire::Op op) noexcept {
 
 }  // namespace
 
-NodeSession::NodeSession(StoreCore& core, bool local)
-    : core_(core), local_(local), pins_(core.add_pin_table()) {}
+NodeSession::NodeSession(StoreCore& core, DeviceCalls& device_calls, const rpc::Peer& peer)
+    : core_(core),
+      device_calls_(device_calls),
+      local_(peer.local),
+      may_change_devices_(peer.local || peer.knows_token),
+      pins_(core.add_pin_table()) {}
 
 rpc::Intake NodeSession::on_request(const wire::FrameHeader& header, std::string_view body) {
   const auto number = static_cast<std::uint16_t>(header.op);
@@ -80,6 +84,8 @@ Result<rpc::Intake> NodeSession::dispatch(const wire::FrameHeader& header, std::
     case wire::Op::kLookup:
     case wire::Op::kMatchPrefix:
       break;  // begin()
+    case wire::Op::kDevices:
+      return devices(body);
     case wire::Op::kTransferInfo:
     case wire::Op::kTransferRead:
     case wire::Op::kTransferWrite:

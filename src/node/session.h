@@ -17,9 +17,11 @@
 
 namespace larder::node {
 
+class DeviceCalls;
+
 class NodeSession final : public rpc::Session {
  public:
-  NodeSession(StoreCore& core, bool local);
+  NodeSession(StoreCore& core, DeviceCalls& device_calls, const rpc::Peer& peer);
   rpc::Intake on_request(const wire::FrameHeader& header, std::string_view body) override;
   rpc::Intake on_payload_end(const wire::FrameHeader& header) override;
 
@@ -39,12 +41,17 @@ class NodeSession final : public rpc::Session {
   Result<rpc::Reply> list(std::string_view body);
   Result<rpc::Reply> info(std::string_view body);
 
+  // Answered later, by another thread; errors that are known at once are returned.
+  Result<rpc::Intake> devices(std::string_view body);
+
   // Resolves the keys of a request into refs_. False: nothing is stored in that key space.
   Result<bool> resolve(const pb::Keys& keys);
   route::EntryRef find_ahead(std::size_t index);
 
   StoreCore& core_;
+  DeviceCalls& device_calls_;
   const bool local_;
+  const bool may_change_devices_;
   std::shared_ptr<PinTable> pins_;
   wire::KeyList keys_;
   std::vector<route::KeyRef> refs_;

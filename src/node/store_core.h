@@ -25,6 +25,8 @@
 
 namespace larder::node {
 
+class DeviceControl;
+
 struct OpMetrics {
   obs::Counter* requests = nullptr;
   obs::Counter* errors = nullptr;     // whole calls refused
@@ -64,6 +66,9 @@ struct StoreCore {
   StoreMetrics metrics;
   std::unique_ptr<qos::ManagedTransfers> transfers;  // why values move; never null in a node
   std::function<std::uint64_t()> connections;        // open now; set by the node
+  // The node's disks; null when it has none. Set before the node serves; outlives its sessions and
+  // its RequestService.
+  DeviceControl* devices = nullptr;
 
   // Pin tables of open connections, for lease expiry and for the total.
   std::mutex pins_mutex;

@@ -196,6 +196,7 @@ Result<void> ServerConnection::on_admitted() {
     state_ = State::kHold;
     return env::send_fds(fd_.get(), descriptors, env::monotonic_now());
   }
+  peer_.knows_token = server_hello_.token_required;
   session_ = service_.open_session(peer_);
   state_ = State::kFrames;
   send_verdict(Code::kOk, 0, "");

@@ -37,8 +37,9 @@ struct Intake {
 };
 
 struct Peer {
-  bool local = false;  // over a Unix socket
-  std::string name;    // for logs: "unix:pid 42", "tcp:127.0.0.1:5000"
+  bool local = false;        // over a Unix socket
+  std::string name;          // for logs: "unix:pid 42", "tcp:127.0.0.1:5000"
+  bool knows_token = false;  // proved it in the handshake, because this server asks for one
 };
 
 // One connection's state. Destroyed when the connection ends: pins and reservations end with it.

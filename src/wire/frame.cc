@@ -39,9 +39,12 @@ tl::unexpected<Error> broken(const std::string& what) {
 
 std::string_view op_name(Op op) noexcept {
   static constexpr std::array<std::string_view, kOpMax + 1> kNames = {
-      "unknown",        "info", "put", "get",   "lookup",        "match_prefix",  "remove",
-      "stat",           "list", "pin", "unpin", "transfer_info", "transfer_read", "transfer_write",
-      "transfer_notify"};
+      "unknown",       "info",           "put",
+      "get",           "lookup",         "match_prefix",
+      "remove",        "stat",           "list",
+      "pin",           "unpin",          "transfer_info",
+      "transfer_read", "transfer_write", "transfer_notify",
+      "devices"};
   const auto index = static_cast<std::size_t>(op);
   return index < kNames.size() ? kNames[index] : kNames[0];
 }

@@ -37,10 +37,14 @@ enum class Op : std::uint16_t {
   kTransferRead = 12,
   kTransferWrite = 13,
   kTransferNotify = 14,
+  kDevices = 15,
 };
-inline constexpr std::uint16_t kOpMax = 14;
+inline constexpr std::uint16_t kOpMax = 15;
 inline constexpr std::size_t kTransferItemsMax = 1024;  // of one read or write
 std::string_view op_name(Op op) noexcept;
+
+inline constexpr std::uint32_t kDevicesList = 0;  // the action beside those of larder::DeviceAction
+inline constexpr std::size_t kDeviceNameBytesMax = 4095;  // a device's path or id in a request
 
 enum PutFlag : std::uint32_t {
   kPutAlreadyStored = 1,  // the same bytes were there; nothing was moved

@@ -151,9 +151,21 @@ void services() {
   list.set_limit(2);
   seed("service_list_fuzz", "raw", raw_request(list.SerializeAsString(), ""));
   seed("service_info_fuzz", "raw", raw_request("", ""));
+  seed("service_devices_fuzz", "list", raw_request("", ""));
+  pb::DevicesRequest devices;
+  devices.set_action(1);
+  devices.set_device("/mnt/a");
+  devices.set_size(1);
+  seed("service_devices_fuzz", "add", raw_request(devices.SerializeAsString(), ""));
+  for (std::uint32_t action = 2; action <= 6; ++action) {
+    devices.set_action(action);
+    devices.set_device("0123abcd-4567-89ef-0123-456789abcdef");
+    seed("service_devices_fuzz", "action_" + std::to_string(action),
+         raw_request(devices.SerializeAsString(), ""));
+  }
   // Repaired requests: mode 3 or 1, then choices.
-  for (const char* op :
-       {"info", "put", "get", "lookup", "match_prefix", "remove", "stat", "list", "pin", "unpin"}) {
+  for (const char* op : {"info", "put", "get", "lookup", "match_prefix", "remove", "stat", "list",
+                         "pin", "unpin", "devices"}) {
     const std::string target = std::string("service_") + op + "_fuzz";
     seed(target, "built",
          std::string("\x03\x40\x03\x00\x01\x02\x07\x01\x00", 9) +

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "larder.pb.h"
+#include "node/device_control.h"
 #include "node/request_service.h"
 #include "node/store_core.h"
 #include "obs/metrics.h"
@@ -36,6 +38,56 @@ constexpr std::uint64_t kCapacity = 1 << 20;
 constexpr std::size_t kBufferBytes = wire::kWindowDataAt + 65536;
 constexpr std::array<std::string_view, 8> kNames = {"a", "ab", "abc", "b", "key-5", "k6", "", "zz"};
 
+// Devices that check what reaches them.
+class CheckedDevices final : public node::DeviceControl {
+ public:
+  larder::Result<std::vector<node::DeviceStatus>> list() override {
+    return std::vector<node::DeviceStatus>(2);
+  }
+  larder::Result<node::DeviceStatus> add(const std::string& path, std::uint64_t size) override {
+    require(path.starts_with('/') && path.size() <= wire::kDeviceNameBytesMax, "an absolute path");
+    for (const char c : path) require(static_cast<unsigned char>(c) >= 0x20, "and a clean one");
+    if (size % 2 == 0) return larder::fail(larder::Code::kConflict, "not this one");
+    node::DeviceStatus device;
+    device.path = path;
+    return device;
+  }
+  larder::Result<node::DeviceStatus> drain(const std::string& id) override { return check(id); }
+  larder::Result<node::DeviceStatus> disable(const std::string& id) override { return check(id); }
+  larder::Result<node::DeviceStatus> enable(const std::string& id) override { return check(id); }
+  larder::Result<void> remove(const std::string& id) override {
+    static_cast<void>(check(id));
+    return {};
+  }
+
+ private:
+  static node::DeviceStatus check(const std::string& id) {
+    require(larder::tier::is_device_id(id), "a device's id");
+    node::DeviceStatus device;
+    device.id = id;
+    return device;
+  }
+};
+
+// Waits for an answer that another thread makes.
+class LateAnswer final : public rpc::ReplyTaker {
+ public:
+  void take(const wire::FrameHeader& request, rpc::Reply reply) override {
+    reply_ = std::move(reply);
+    taken_.store(true);
+    taken_.notify_all();
+  }
+  bool wanted() const noexcept override { return true; }
+  rpc::Reply wait() {
+    taken_.wait(false);
+    return std::move(reply_);
+  }
+
+ private:
+  rpc::Reply reply_;
+  std::atomic<bool> taken_{false};
+};
+
 const node::StoreMetrics& metrics() {
   static larder::obs::Registry registry;
   static const node::StoreMetrics made = node::register_store_metrics(registry).value();
@@ -55,6 +107,8 @@ void open_store(node::StoreCore& core) {
   core.hot->set_authority(*core.routes);
   core.metrics = metrics();
   core.transfers = std::make_unique<larder::qos::ManagedTransfers>(nullptr);
+  static CheckedDevices devices;
+  core.devices = &devices;
 }
 
 // One for all inputs: making one costs more than most requests. Never destroyed, as nothing here
@@ -200,6 +254,17 @@ std::string build_request(FuzzInput& input, std::uint64_t buffer_id, std::string
     case wire::Op::kLookup:
     case wire::Op::kMatchPrefix:
       return build_lookup(input, payload);
+    case wire::Op::kDevices: {
+      pb::DevicesRequest request;
+      request.set_action(input.byte() % 7);
+      const std::uint8_t shape = input.byte();
+      request.set_device((shape & 1) != 0 ? "/" : "");
+      request.mutable_device()->append(
+          (shape & 2) != 0 ? std::string_view("0123abcd-4567-89ef-0123-456789abcdef")
+                           : input.take(input.below_or(5000)));
+      request.set_size(input.below_or(3));
+      return request.SerializeAsString();
+    }
     default: {  // remove, stat, unpin: keys
       pb::StatRequest request;
       pick_keys(input, *request.mutable_keys());
@@ -289,6 +354,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     header.body_bytes = static_cast<std::uint32_t>(body.size());
     header.payload_bytes = payload.size();
     rpc::Intake intake = session->on_request(header, body);
+    if (!intake.reply && intake.later) {
+      const auto answer = std::make_shared<LateAnswer>();
+      intake.later(rpc::Responder(answer, header));
+      if ((mode & 8) != 0) break;  // the connection ends before the answer
+      intake.reply = answer->wait();
+    }
     if (!intake.reply) {
       require(intake.sink != nullptr, "a request without an answer takes payload");
       feed_payload(*intake.sink, payload, step);

@@ -16,6 +16,7 @@
 #include "block/file_device.h"
 #include "block/host_disk.h"
 #include "env/random.h"
+#include "extent/record_store.h"
 
 namespace larder::apps {
 namespace {
@@ -135,6 +136,32 @@ Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
   return {};
 }
 
+// Reads the superblocks, and nothing but those.
+StoreReport probe_store(const std::string& folder) {
+  StoreReport report;
+  block::FileDeviceOptions how;
+  how.path = folder + "/" + std::string(kStoreName);
+  struct stat info {};
+  if (::stat(how.path.c_str(), &info) != 0) return report;
+  report.there = true;
+  report.bytes = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  auto device = block::FileDevice::open(how);
+  if (!device) {
+    report.in_use = device.error().code() == Code::kConflict;
+    report.error = device.error().to_string();
+    return report;
+  }
+  const auto store = extent::RecordStore::open(std::move(*device), {.read_only = true});
+  if (!store) {
+    report.error = store.error().to_string();
+    return report;
+  }
+  report.uuid = (*store)->uuid().to_string();
+  report.owner = (*store)->previous_owner();
+  report.clean = (*store)->was_clean();
+  return report;
+}
+
 }  // namespace
 
 DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options) {
@@ -156,6 +183,7 @@ DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options) {
     }
   }
   if (report.dir.write_errno != 0 || report.dir.in_memory) return report;
+  report.store = probe_store(spec.path);
   if (const auto done = measure(report, options); !done) report.error = done.error().to_string();
   return report;
 }

@@ -57,6 +57,7 @@ inline constexpr std::size_t kDiskDepth = 32;
 struct DiskProbeOptions {
   std::uint64_t file_bytes = 256U << 20U;  // at most; an eighth of the free space at most
   env::Nanos span = env::kSecond / 2;      // of writing, and of reading; a pass at least
+  std::size_t flushes = 33;                // 1 at least
 };
 
 // Makes a file in the folder, reads and writes it, and removes it; a record store that is there is

@@ -21,9 +21,8 @@
 namespace larder::apps {
 namespace {
 
-constexpr std::uint64_t kPart = 1U << 20U;     // of the file: what one operation moves
-constexpr std::uint64_t kFileMin = 8 * kPart;  // less says nothing
-constexpr std::size_t kFlushes = 33;
+constexpr std::uint64_t kPart = 1U << 20U;           // of the file: what one operation moves
+constexpr std::uint64_t kFileMin = 8 * kPart;        // less says nothing
 constexpr env::Nanos kPatience = 30 * env::kSecond;  // with one operation
 
 // Takes the file away again, also when something fails.
@@ -100,17 +99,18 @@ class Runner {
   std::uint64_t done_ = 0;
 };
 
-Result<env::Nanos> median_flush(Runner& runner, std::uint32_t block_bytes) {
-  std::array<env::Nanos, kFlushes> times{};
-  for (std::size_t i = 0; i < kFlushes; ++i) {
+Result<env::Nanos> median_flush(Runner& runner, std::uint32_t block_bytes, std::size_t count) {
+  std::vector<env::Nanos> times(std::max<std::size_t>(count, 1));
+  for (std::size_t i = 0; i < times.size(); ++i) {
     const auto block = runner.memory().span().first(block_bytes);
-    LARDER_TRY(block::write_all(runner.queue(), i * block_bytes, block));
+    const std::uint64_t offset = i * block_bytes % kFileMin;
+    LARDER_TRY(block::write_all(runner.queue(), offset, block));
     const env::Nanos begin = env::monotonic_now();
     LARDER_TRY(block::flush(runner.queue()));
     times[i] = env::monotonic_now() - begin;
   }
-  std::ranges::nth_element(times, times.begin() + kFlushes / 2);
-  return times[kFlushes / 2];
+  std::ranges::sort(times);
+  return times[times.size() / 2];
 }
 
 Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
@@ -131,7 +131,7 @@ Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
   // A step that shares no factor with the count visits every part, and none after its neighbour.
   const std::uint64_t stride = room / kPart % 7 == 0 ? 11 : 7;
   LARDER_ASSIGN(report.read_bytes_per_s, runner->run(block::OpKind::kRead, stride, options.span));
-  LARDER_ASSIGN(report.flush, median_flush(*runner, report.block_bytes));
+  LARDER_ASSIGN(report.flush, median_flush(*runner, report.block_bytes, options.flushes));
   report.tried = true;
   return {};
 }

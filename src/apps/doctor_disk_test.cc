@@ -163,7 +163,7 @@ TEST(DoctorDisk, TriesAFolderAndLeavesNothing) {
   auto folder = env::TempDirectory::create("larder-doctor");
   ASSERT_TRUE(folder);
   const DiskReport disk =
-      probe_disk({folder->path(), 0}, {.file_bytes = 8U << 20U, .span = env::kMilli});
+      probe_disk({folder->path(), 0}, {.file_bytes = 8U << 20U, .span = env::kMilli, .flushes = 3});
   EXPECT_EQ(disk.dir.write_errno, 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder->path()));
   if (disk.dir.in_memory) return;  // nothing is tried there
@@ -188,7 +188,7 @@ TEST(DoctorDisk, TheStoreThatIsThereCountsAsRoom) {
 TEST(DoctorDisk, LooksAtTheStoreAndChangesNothing) {
   auto folder = env::TempDirectory::create("larder-doctor");
   ASSERT_TRUE(folder);
-  const DiskProbeOptions quick{.file_bytes = 8U << 20U, .span = env::kMilli};
+  const DiskProbeOptions quick{.file_bytes = 8U << 20U, .span = env::kMilli, .flushes = 3};
   block::FileDeviceOptions how;
   how.path = folder->file(kStoreName);
   how.create = true;

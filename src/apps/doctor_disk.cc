@@ -58,13 +58,16 @@ Check check_filesystem(const DiskReport& disk) {
 }
 
 Check check_space(const DiskReport& disk) {
+  const std::uint64_t room = disk.dir.free + disk.store.bytes;
   std::string found = human_bytes(disk.dir.free) + " free";
+  if (disk.store.bytes != 0)
+    found += fmt::format(", {} in its store", human_bytes(disk.store.bytes));
   if (disk.asked != 0) found += fmt::format(", {} asked", human_bytes(disk.asked));
-  if (disk.asked > disk.dir.free) {
+  if (disk.asked > room) {
     return Check::fail("disk_space", found, "the space cannot be reserved: the node does not start",
                        "ask for less (--disk DIR:SIZE), or free some");
   }
-  if (std::max(disk.asked, disk.asked == 0 ? disk.dir.free : 0) >= kFreeGood) {
+  if (std::max(disk.asked, disk.asked == 0 ? room : 0) >= kFreeGood) {
     return Check::ok("disk_space", found);
   }
   return Check::warn("disk_space", found, "a small tier: few hits",
@@ -83,6 +86,24 @@ Check check_ring(const DiskReport& disk) {
   return Check::warn("disk_io_uring", errno_text(disk.io_uring.setup_errno),
                      "a pool of threads reads and writes: more CPU, less depth",
                      "allow the io_uring calls (seccomp profile, kernel.io_uring_disabled=0)");
+}
+
+Check check_store(const DiskReport& disk) {
+  const StoreReport& store = disk.store;
+  if (!store.there) return Check::ok("disk_store", "none yet");
+  if (store.in_use) {
+    return Check::warn("disk_store", "in use: " + base::quoted(store.error, 300),
+                       "a second node is refused; the figures below are beside its load",
+                       "stop the node that has it, or give another folder");
+  }
+  if (!store.error.empty()) {
+    return Check::fail("disk_store", base::quoted(store.error, 300),
+                       "the node does not start: it would not erase what it cannot read",
+                       "do what the message says, or give another folder");
+  }
+  return Check::ok("disk_store",
+                   fmt::format("{} of {}, {}", store.uuid, base::quoted(store.owner, 160),
+                               store.clean ? "closed well" : "not closed: recovered at the start"));
 }
 
 // The reason why nothing could be measured, once.
@@ -144,7 +165,8 @@ Result<DiskSpec> parse_disk_spec(std::string_view text) {
 std::vector<Check> judge_disk(const DiskReport& report) {
   std::vector<Check> checks{check_folder(report)};
   if (checks.front().mark == Mark::kFail) return checks;
-  for (const auto check : {check_filesystem, check_space, check_root, check_ring, check_trial}) {
+  for (const auto check :
+       {check_filesystem, check_space, check_root, check_store, check_ring, check_trial}) {
     checks.push_back(check(report));
   }
   if (!report.tried) return checks;

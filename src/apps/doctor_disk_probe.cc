@@ -16,13 +16,13 @@
 #include "block/file_device.h"
 #include "block/host_disk.h"
 #include "env/random.h"
+#include "extent/record_store.h"
 
 namespace larder::apps {
 namespace {
 
-constexpr std::uint64_t kPart = 1U << 20U;     // of the file: what one operation moves
-constexpr std::uint64_t kFileMin = 8 * kPart;  // less says nothing
-constexpr std::size_t kFlushes = 33;
+constexpr std::uint64_t kPart = 1U << 20U;           // of the file: what one operation moves
+constexpr std::uint64_t kFileMin = 8 * kPart;        // less says nothing
 constexpr env::Nanos kPatience = 30 * env::kSecond;  // with one operation
 
 // Takes the file away again, also when something fails.
@@ -99,17 +99,18 @@ class Runner {
   std::uint64_t done_ = 0;
 };
 
-Result<env::Nanos> median_flush(Runner& runner, std::uint32_t block_bytes) {
-  std::array<env::Nanos, kFlushes> times{};
-  for (std::size_t i = 0; i < kFlushes; ++i) {
+Result<env::Nanos> median_flush(Runner& runner, std::uint32_t block_bytes, std::size_t count) {
+  std::vector<env::Nanos> times(std::max<std::size_t>(count, 1));
+  for (std::size_t i = 0; i < times.size(); ++i) {
     const auto block = runner.memory().span().first(block_bytes);
-    LARDER_TRY(block::write_all(runner.queue(), i * block_bytes, block));
+    const std::uint64_t offset = i * block_bytes % kFileMin;
+    LARDER_TRY(block::write_all(runner.queue(), offset, block));
     const env::Nanos begin = env::monotonic_now();
     LARDER_TRY(block::flush(runner.queue()));
     times[i] = env::monotonic_now() - begin;
   }
-  std::ranges::nth_element(times, times.begin() + kFlushes / 2);
-  return times[kFlushes / 2];
+  std::ranges::sort(times);
+  return times[times.size() / 2];
 }
 
 Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
@@ -130,9 +131,35 @@ Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
   // A step that shares no factor with the count visits every part, and none after its neighbour.
   const std::uint64_t stride = room / kPart % 7 == 0 ? 11 : 7;
   LARDER_ASSIGN(report.read_bytes_per_s, runner->run(block::OpKind::kRead, stride, options.span));
-  LARDER_ASSIGN(report.flush, median_flush(*runner, report.block_bytes));
+  LARDER_ASSIGN(report.flush, median_flush(*runner, report.block_bytes, options.flushes));
   report.tried = true;
   return {};
+}
+
+// Reads the superblocks, and nothing but those.
+StoreReport probe_store(const std::string& folder) {
+  StoreReport report;
+  block::FileDeviceOptions how;
+  how.path = folder + "/" + std::string(kStoreName);
+  struct stat info {};
+  if (::stat(how.path.c_str(), &info) != 0) return report;
+  report.there = true;
+  report.bytes = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  auto device = block::FileDevice::open(how);
+  if (!device) {
+    report.in_use = device.error().code() == Code::kConflict;
+    report.error = device.error().to_string();
+    return report;
+  }
+  const auto store = extent::RecordStore::open(std::move(*device), {.read_only = true});
+  if (!store) {
+    report.error = store.error().to_string();
+    return report;
+  }
+  report.uuid = (*store)->uuid().to_string();
+  report.owner = (*store)->previous_owner();
+  report.clean = (*store)->was_clean();
+  return report;
 }
 
 }  // namespace
@@ -156,6 +183,7 @@ DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options) {
     }
   }
   if (report.dir.write_errno != 0 || report.dir.in_memory) return report;
+  report.store = probe_store(spec.path);
   if (const auto done = measure(report, options); !done) report.error = done.error().to_string();
   return report;
 }

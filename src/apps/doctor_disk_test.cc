@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "block/file_device.h"
 #include "env/temp_directory.h"
+#include "extent/record_store.h"
 
 namespace larder::apps {
 namespace {
@@ -54,7 +56,7 @@ TEST(DiskSpec, PathAndSize) {
 
 TEST(DoctorDisk, AGoodDiskIsFine) {
   const auto checks = judge_disk(good_disk());
-  EXPECT_EQ(checks.size(), 9U);
+  EXPECT_EQ(checks.size(), 10U);
   for (const Check& check : checks) {
     EXPECT_EQ(check.mark, Mark::kOk) << check.id << ": " << check.found;
     EXPECT_TRUE(check.cost.empty() && check.mend.empty()) << check.id;
@@ -99,6 +101,9 @@ const Lack kLacks[] = {
        d.dir.free = kGiB / 2;
      }},
     {"disk_own", kWarn, [](auto& d) { d.same_as_root = true; }},
+    {"disk_store", kWarn,
+     [](auto& d) { d.store = {.there = true, .in_use = true, .error = "process 7 has it"}; }},
+    {"disk_store", kFail, [](auto& d) { d.store = {.there = true, .error = "corrupt"}; }},
     {"disk_io_uring", kWarn, [](auto& d) { d.io_uring.setup_errno = EPERM; }},
     {"disk_trial", kFail,
      [](auto& d) {
@@ -158,7 +163,7 @@ TEST(DoctorDisk, TriesAFolderAndLeavesNothing) {
   auto folder = env::TempDirectory::create("larder-doctor");
   ASSERT_TRUE(folder);
   const DiskReport disk =
-      probe_disk({folder->path(), 0}, {.file_bytes = 8U << 20U, .span = env::kMilli});
+      probe_disk({folder->path(), 0}, {.file_bytes = 8U << 20U, .span = env::kMilli, .flushes = 3});
   EXPECT_EQ(disk.dir.write_errno, 0);
   EXPECT_TRUE(std::filesystem::is_empty(folder->path()));
   if (disk.dir.in_memory) return;  // nothing is tried there
@@ -167,6 +172,50 @@ TEST(DoctorDisk, TriesAFolderAndLeavesNothing) {
   EXPECT_GT(disk.read_bytes_per_s, 0);
   EXPECT_GT(disk.write_bytes_per_s, 0);
   EXPECT_GE(disk.block_bytes, 512U);
+}
+
+TEST(DoctorDisk, TheStoreThatIsThereCountsAsRoom) {
+  DiskReport disk = good_disk();
+  disk.asked = 1500 * kGiB;
+  EXPECT_EQ(worst(judge_disk(disk)), Mark::kFail);
+  disk.store = {.there = true, .bytes = 1000 * kGiB, .uuid = "u", .owner = "node 1"};
+  EXPECT_EQ(worst(judge_disk(disk)), Mark::kOk);
+  const json parsed = json::parse(render_disk_json(disk, judge_disk(disk)));
+  EXPECT_EQ(parsed["disk"]["store"]["owner"], "node 1");
+  EXPECT_EQ(json::parse(render_disk_json(good_disk(), {}))["disk"]["store"], nullptr);
+}
+
+TEST(DoctorDisk, LooksAtTheStoreAndChangesNothing) {
+  auto folder = env::TempDirectory::create("larder-doctor");
+  ASSERT_TRUE(folder);
+  const DiskProbeOptions quick{.file_bytes = 8U << 20U, .span = env::kMilli, .flushes = 3};
+  block::FileDeviceOptions how;
+  how.path = folder->file(kStoreName);
+  how.create = true;
+  how.bytes = 32U << 20U;
+  {
+    const auto device = block::FileDevice::open(how);
+    ASSERT_TRUE(device) << device.error().to_string();
+    ASSERT_TRUE(extent::format(**device, {}));
+    const auto store = extent::RecordStore::open(*device, {.owner = "node 7"});
+    ASSERT_TRUE(store) << store.error().to_string();
+    const DiskReport used = probe_disk({folder->path(), 0}, quick);
+    if (used.dir.in_memory) GTEST_SKIP() << "no disk for temporary files";
+    EXPECT_TRUE(used.store.in_use) << used.store.error;
+  }
+  for (int i = 0; i < 2; ++i) {  // the second time finds what the first left
+    const DiskReport found = probe_disk({folder->path(), 0}, quick);
+    EXPECT_TRUE(found.store.there);
+    EXPECT_FALSE(found.store.in_use);
+    EXPECT_EQ(found.store.error, "");
+    EXPECT_EQ(found.store.owner, "node 7");
+    EXPECT_FALSE(found.store.clean);
+    EXPECT_GE(found.store.bytes, 32U << 20U);
+  }
+  std::filesystem::resize_file(how.path, 1U << 20U);
+  const DiskReport cut = probe_disk({folder->path(), 0}, quick);
+  EXPECT_NE(cut.store.error, "");
+  EXPECT_EQ(worst(judge_disk(cut)), Mark::kFail);
 }
 
 TEST(DoctorDisk, MemoryIsNoDisk) {

@@ -81,6 +81,16 @@ std::string render_json(const env::HostReport& report, const std::vector<Check>&
   return dump(all);
 }
 
+namespace {
+
+ordered_json store_json(const StoreReport& store) {
+  if (!store.there) return nullptr;
+  return {{"bytes", store.bytes}, {"in_use", store.in_use}, {"error", store.error},
+          {"uuid", store.uuid},   {"owner", store.owner},   {"clean", store.clean}};
+}
+
+}  // namespace
+
 std::string render_disk_json(const DiskReport& report, const std::vector<Check>& checks) {
   const auto measured = [&report](auto value) {
     return report.tried ? ordered_json(value) : ordered_json(nullptr);
@@ -101,6 +111,7 @@ std::string render_disk_json(const DiskReport& report, const std::vector<Check>&
       {"write_bytes_per_s", measured(report.write_bytes_per_s)},
       {"read_bytes_per_s", measured(report.read_bytes_per_s)},
       {"error", report.error},
+      {"store", store_json(report.store)},
   };
   const ordered_json all{{"version", kJsonVersion},
                          {"verdict", mark_name(worst(checks))},

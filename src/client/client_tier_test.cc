@@ -33,7 +33,7 @@ class StatSession final : public rpc::Session {
                                                        : wire::frame_with(pb::InfoReply());
     return intake;
   }
-  rpc::Reply on_payload_end(const wire::FrameHeader& header) override { return {}; }
+  rpc::Intake on_payload_end(const wire::FrameHeader& header) override { return rpc::Reply(); }
 
  private:
   StatService& service_;

@@ -220,7 +220,7 @@ std::size_t RecordReader::Impl::wait(std::span<ReadDone> into, env::Nanos deadli
     if (!ended_.empty() || into.empty()) return give(into);
     if (wake_.take() || env::monotonic_now() >= deadline) return 0;
     if (queue_->in_flight() == 0) {
-      wake_.sleep(deadline);
+      wake_.wait(deadline);
     } else {
       collect({done.data(), queue_->wait(done, deadline)});
     }

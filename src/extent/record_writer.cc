@@ -158,7 +158,7 @@ std::size_t RecordWriter::Impl::wait(std::span<WriteDone> into, env::Nanos deadl
     if (wake_.take() || env::monotonic_now() >= deadline) return 0;
     if (queue_->in_flight() == 0) {
       // A release that came since pump() raised the flag that take() lowered: look before sleeping.
-      if (!releases_waiting()) wake_.sleep(deadline);
+      if (!releases_waiting()) wake_.wait(deadline);
       continue;
     }
     const std::size_t count = queue_->wait(done, deadline);

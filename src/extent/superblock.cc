@@ -16,7 +16,7 @@ constexpr char kMagic[] = "LRDRSTOR";  // eight bytes, without the terminator
 constexpr std::size_t kMagicBytes = 8;
 constexpr std::size_t kCrcAt = 12;
 constexpr std::size_t kOwnerAt = 96;
-constexpr std::size_t kRestAt = kOwnerAt + kOwnerBytesMax;
+static_assert(kOwnerAt + kOwnerBytesMax <= kSuperblockBytes);
 constexpr std::uint8_t kClean = 1;
 constexpr std::uint8_t kDirty = 2;
 
@@ -49,7 +49,8 @@ Result<Superblock> fields_of(std::span<const std::byte, kSuperblockBytes> page, 
   const auto owner = load_le<std::uint16_t>(at + 78);
   const bool fields = (state == kClean || state == kDirty) && !out.uuid.is_nil() &&
                       load_le<std::uint8_t>(at + 77) == copy && owner <= kOwnerBytesMax &&
-                      load_le<std::uint32_t>(at + 68) == 0 && all_zero(page.subspan(kRestAt));
+                      load_le<std::uint32_t>(at + 68) == 0 &&
+                      all_zero(page.subspan(kOwnerAt + owner));
   if (!fields) return corrupt("fields that no program writes");
   LARDER_TRY(check(out.layout));
   out.clean = state == kClean;

@@ -21,7 +21,7 @@ class WakeFlag {
     changed_.notify_one();
   }
   // Until raised or `deadline` (monotonic).
-  void sleep(env::Nanos deadline) {
+  void wait(env::Nanos deadline) {
     std::unique_lock lock(mutex_);
     while (!woken_ && !stirred_) {
       const env::Nanos left = deadline - env::monotonic_now();

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "extent/record_header.h"
+#include "extent/superblock.h"
 #include "larder.pb.h"
 #include "wire/handshake.h"
 #include "wire/key_stream.h"
@@ -176,6 +178,43 @@ void services() {
   }
 }
 
+template <class Bytes>
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void extents() {
+  namespace extent = larder::extent;
+  extent::Superblock superblock;
+  superblock.uuid.bytes[3] = std::byte{9};
+  superblock.layout = *extent::layout_of({.blocks = 4096}, 4096);
+  superblock.owner = "a node";
+  seed("extent_fuzz", "superblock", "\x03" + text_of(extent::encode(superblock, 0)));
+  seed("extent_fuzz", "superblock_mended", "\x81" + text_of(extent::encode(superblock, 1)));
+  extent::Manifest manifest;
+  manifest.tenant = "t";
+  manifest.object_set = "set";
+  for (const std::size_t key : {3U, 900U}) {
+    manifest.key = std::string(key, 'k');
+    const auto bytes = *extent::encode(manifest);
+    seed("extent_fuzz", "manifest_" + std::to_string(key), "\x02" + text_of(bytes));
+    extent::RecordHeader header;
+    header.cell = 5;
+    header.cells = extent::cells_for(2, bytes.size());
+    header.sequence = 77;
+    header.payload_bytes = 8000;
+    const std::uint64_t data = superblock.layout.data_offset;
+    header.extents = {{data + 8192, 4096}, {data, 4096}};
+    header.manifest = bytes;
+    const auto cells = extent::encode(superblock.uuid, superblock.layout, header);
+    const std::string where("\x05\x00\x00\x00", 4);
+    seed("extent_fuzz", "header_" + std::to_string(key), "\x01" + where + text_of(cells));
+    seed("extent_fuzz", "header_mended_" + std::to_string(key), "\x82" + where + text_of(cells));
+  }
+  const auto tombstone = extent::encode_tombstone(superblock.uuid, superblock.layout, 5, 9);
+  seed("extent_fuzz", "tombstone", std::string("\x01\x05\x00\x00\x00", 5) + text_of(tombstone));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -190,5 +229,6 @@ int main(int argc, char** argv) {
   key_streams();
   texts();
   services();
+  extents();
   return 0;
 }

@@ -64,7 +64,8 @@ TEST(ClientTier, StatSaysWhereAValueIs) {
   }
   const auto tiers = [&] {
     std::string all;
-    for (const StatResult& result : client->stat(keys).value()) all += std::string(tier_name(result.info.tier)) + " ";
+    const auto stats = client->stat(keys).value();
+    for (const StatResult& result : stats) all += std::string(tier_name(result.info.tier)) + " ";
     return all;
   };
   EXPECT_EQ(tiers(), "hot hot hot hot ");  // by a node that does not say

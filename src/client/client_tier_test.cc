@@ -64,7 +64,8 @@ TEST(ClientTier, StatSaysWhereAValueIs) {
   }
   const auto tiers = [&] {
     std::string all;
-    for (const StatResult& result : client->stat(keys).value()) all += result.info.tier + " ";
+    const auto results = client->stat(keys);
+    for (const StatResult& result : *results) all += result.info.tier + " ";
     return all;
   };
   EXPECT_EQ(tiers(), "hot hot hot hot ");  // by a node that does not say

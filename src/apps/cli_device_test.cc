@@ -55,13 +55,14 @@ TEST_F(CliDeviceTest, FromAddToRm) {
   EXPECT_EQ(drained.exit, kExitOk) << drained.err;
   const Outcome listed = device({"ls"});
   EXPECT_EQ(listed.exit, kExitOk);
-  EXPECT_EQ(listed.out,
-            "id                                      state  capacity      used  records  errors    "
-            "path          last error\n" +
-                FakeDevices::id(0) +
-                "   healthy  2.00 MiB       0 B        0       0  /mnt/a                   -\n" +
-                FakeDevices::id(1) +
-                "  draining  1.00 GiB  3.00 MiB   12,345       2  /mnt/b  write at 4096: EIO\n");
+  EXPECT_EQ(
+      listed.out,
+      "id                                       state  capacity      used  records  errors    "
+      "path          last error\n" +
+          FakeDevices::id(0) +
+          "   healthy  2.00 MiB       0 B        0       0  /mnt/a                   -\n" +
+          FakeDevices::id(1) +
+          "  draining  1.00 GiB  3.00 MiB   12,345       2  /mnt/b  write at 4096: EIO\n");
   const Outcome as_json = device({"ls", "--json"});
   EXPECT_EQ(as_json.exit, kExitOk);
   const json all = json::parse(as_json.out)["devices"];

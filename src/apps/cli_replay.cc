@@ -93,6 +93,13 @@ void add_replay_command(CommandLine& line) {
   auto* blocks = app->add_option("--hot-blocks", flags.hot_blocks,
                                  "start a node of our own whose DRAM holds so many blocks")
                      ->check(CLI::PositiveNumber);
+  app->add_option("--disk", flags.disks, "DIR[:SIZE] for that node, as of larder node; repeatable")
+      ->needs(blocks);
+  app->add_flag(
+         "--kill-and-restart", flags.kill_and_restart,
+         "kill that node after half of the trace and start it again on the same directories;\n"
+         "blocks that only DRAM held then are reported apart")
+      ->needs(blocks);
   add_size_flags(*app, flags);
   add_timing_flags(*app, *arguments);
   app->add_option("--salt", flags.salt, "of keys and contents; default: new each time")

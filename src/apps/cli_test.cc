@@ -58,6 +58,8 @@ TEST(Cli, WrongArgumentsAreOneLineAndExitTwo) {
       {"replay", "--trace", "t", "--hot-blocks", "0"},
       {"replay", "--trace", "t", "--hot-blocks", "5", "--socket", "/s"},
       {"replay", "--trace", "t", "--model", "gpt-5"},
+      {"replay", "--trace", "t", "--kill-and-restart"},
+      {"replay", "--trace", "t", "--disk", "/d"},
       {"replay", "--trace", "t", "--block-bytes", "huge"},
       {"replay", "--trace", "t", "--batch-bytes", "1GiB"},
       {"node", "--no.such.key", "1"},
@@ -91,8 +93,8 @@ TEST(Cli, HelpEverywhere) {
   const Outcome top = run({"--help"});
   EXPECT_EQ(top.exit, kExitOk);
   EXPECT_NE(top.out.find("Exit codes"), std::string::npos);
-  for (const char* command : {"node", "put", "get", "exists", "rm", "stat", "ls", "bench", "replay",
-                              "demo", "doctor", "version"}) {
+  for (const char* command : {"node", "put", "get", "exists", "rm", "stat", "ls", "device", "bench",
+                              "replay", "demo", "doctor", "version"}) {
     EXPECT_NE(top.out.find(command), std::string::npos) << command;
     const Outcome help = run({command, "--help"});
     EXPECT_EQ(help.exit, kExitOk) << command;

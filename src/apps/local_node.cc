@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -42,6 +43,7 @@ Result<std::unique_ptr<LocalNode>> LocalNode::start(const LocalNodeOptions& opti
   }
   LARDER_ASSIGN(auto directory, env::TempDirectory::create("larder"));
   std::unique_ptr<LocalNode> node(new LocalNode(std::move(directory)));
+  node->options_ = options;
   LARDER_TRY(node->launch(options));
   LARDER_TRY(node->wait_ready(options.patience));
   return node;
@@ -110,6 +112,15 @@ std::string LocalNode::log_tail() const {
   log.read(tail.data(), static_cast<std::streamsize>(count));
   tail.resize(static_cast<std::size_t>(std::max<std::streamsize>(log.gcount(), 0)));
   return tail.empty() ? "(its log is empty)" : tail;
+}
+
+Result<void> LocalNode::kill_and_restart() {
+  if (!child_) return fail(Code::kInvalidArgument, "our own node was stopped before");
+  if (const auto how = child_->ended()) return fail(died(*how));
+  ::kill(child_->pid(), SIGKILL);
+  child_.reset();  // waits for its end
+  LARDER_TRY(launch(options_));
+  return wait_ready(options_.patience);
 }
 
 Result<void> LocalNode::stop() {

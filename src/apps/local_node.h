@@ -35,6 +35,9 @@ class LocalNode {
   std::string address() const;  // "unix:..."
   const std::string& directory() const noexcept { return directory_.path(); }
   std::string log_tail() const;  // its last lines
+  // SIGKILL, then the same command line on the same directory again, until it answers. Errors as of
+  // start().
+  Result<void> kill_and_restart();
   // Ends it in good order; kInternal when it did not exit 0.
   Result<void> stop();
 
@@ -45,6 +48,7 @@ class LocalNode {
   Error died(const std::string& how) const;
 
   env::TempDirectory directory_;
+  LocalNodeOptions options_;
   std::optional<ChildProcess> child_;
 };
 

@@ -208,6 +208,33 @@ TEST_F(CliTest, ReplayFindsNoWrongByte) {
   }
 }
 
+// Of a node without disks a kill leaves nothing: all is lost, said to be, and none of it wrong.
+TEST_F(CliTest, ReplayKillsAndRestartsItsNode) {
+  const std::string trace = dir_.write("trace.jsonl", small_trace());
+  const Outcome done = larder("replay --trace '" + trace +
+                              "' --block-bytes 16KiB --hot-blocks 200 --workers 1 "
+                              "--kill-and-restart --json -");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const json figures = json::parse(done.out);
+  EXPECT_EQ(figures["first_half"]["requests"], 30);
+  EXPECT_EQ(figures["second_half"]["requests"], 30);
+  EXPECT_EQ(figures["wrong_bytes"], 0);
+  EXPECT_EQ(figures["kept_blocks"], 0);
+  EXPECT_GT(figures["lost_blocks"].get<int>(), 0);
+  EXPECT_EQ(figures["first_half"]["hits"], figures["second_half"]["hits"]) << figures.dump(2);
+  EXPECT_DOUBLE_EQ(figures["hit_rate"].get<double>(), figures["ideal_hit_rate"].get<double>());
+  const Outcome two = larder("replay --trace '" + trace +
+                             "' --kill-and-restart --hot-blocks 9 "
+                             "--requests 1");
+  EXPECT_EQ(two.exit, 2) << two.err;
+}
+
+TEST_F(CliTest, ANodeWithoutDisksSaysSo) {
+  const Outcome listed = at_node("device ls");
+  EXPECT_EQ(listed.exit, 5) << listed.err;
+  EXPECT_NE(listed.err.find("start it with --disk"), std::string::npos) << listed.err;
+}
+
 TEST_F(CliTest, ABrokenTraceIsNamedByLine) {
   const std::string trace = dir_.write("broken.jsonl", small_trace() + "{\"timestamp\": oops}\n");
   const Outcome refused = at_node("replay --trace '" + trace + "' --block-bytes 4KiB");

@@ -16,6 +16,22 @@ void IdealLru::push_newest(Slot slot) {
   newest_ = slot;
 }
 
+void IdealLru::push_oldest(Slot slot) {
+  nodes_[slot].older = kNone;
+  nodes_[slot].newer = oldest_;
+  (oldest_ == kNone ? newest_ : nodes_[oldest_].older) = slot;
+  oldest_ = slot;
+}
+
+// Its slot is the next to be taken.
+void IdealLru::forget(std::uint64_t id) {
+  const auto found = where_.find(id);
+  if (found == where_.end()) return;
+  unlink(found->second);
+  push_oldest(found->second);
+  where_.erase(found);
+}
+
 void IdealLru::touch(std::uint64_t id) {
   if (capacity_ == 0) return;
   if (const auto found = where_.find(id); found != where_.end()) {
@@ -30,7 +46,9 @@ void IdealLru::touch(std::uint64_t id) {
   } else {
     slot = oldest_;
     unlink(slot);
-    where_.erase(nodes_[slot].id);
+    // A slot whose block was forgotten may name one that has come back in another slot.
+    const auto old = where_.find(nodes_[slot].id);
+    if (old != where_.end() && old->second == slot) where_.erase(old);
   }
   nodes_[slot].id = id;
   where_.emplace(id, slot);

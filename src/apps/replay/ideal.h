@@ -19,6 +19,9 @@ class IdealLru {
   // Plays one request and returns its hits.
   std::uint64_t play(std::span<const std::uint64_t> ids);
 
+  // Drops one block, as if it had never been; it need not be held.
+  void forget(std::uint64_t id);
+
   std::uint64_t asked() const noexcept { return asked_; }
   std::uint64_t hits() const noexcept { return hits_; }
   double hit_rate() const noexcept {
@@ -38,6 +41,7 @@ class IdealLru {
   void touch(std::uint64_t id);
   void unlink(Slot slot);
   void push_newest(Slot slot);
+  void push_oldest(Slot slot);
 
   std::uint64_t capacity_;
   std::uint64_t asked_ = 0;

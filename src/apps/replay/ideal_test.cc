@@ -74,6 +74,11 @@ TEST(IdealLru, AgreesWithThePlainOne) {
     IdealLru lru(capacity);
     std::deque<std::uint64_t> held;
     for (int round = 0; round < 2000; ++round) {
+      if (dice() % 4 == 0) {
+        const std::uint64_t id = dice() % 24;
+        lru.forget(id);
+        std::erase(held, id);
+      }
       Ids ids(dice() % 8);
       for (auto& id : ids) id = dice() % 24;
       ASSERT_EQ(lru.play(ids), plain(held, capacity, ids));

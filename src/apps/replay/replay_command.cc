@@ -7,8 +7,10 @@
 #include <memory>
 
 #include "apps/console.h"
+#include "apps/exit_codes.h"
 #include "apps/local_node.h"
 #include "apps/replay/models.h"
+#include "apps/replay/restart.h"
 #include "apps/replay/session.h"
 #include "apps/stop_signal.h"
 #include "apps/value_io.h"
@@ -59,6 +61,22 @@ Result<SessionOptions> session_options(const ReplayFlags& flags) {
   return session;
 }
 
+Result<void> show(const ReplayFlags& flags, const std::string& json, const std::string& table) {
+  if (!flags.json_file.empty()) {
+    LARDER_TRY(write_value(flags.json_file, std::as_bytes(std::span(json))));
+  }
+  return flags.json_file != "-" ? print(table) : Result<void>{};
+}
+
+Result<int> replay_with_restart(const SessionOptions& session, LocalNode& node,
+                                const ReplayFlags& flags) {
+  LARDER_ASSIGN(const RestartReport report, run_restart(session, node));
+  LARDER_TRY(node.stop());
+  LARDER_TRY(show(flags, restart_json(report), restart_table(report)));
+  const int exit = judge(report.first);
+  return exit != kExitOk ? exit : judge(report.second);
+}
+
 Result<int> replay(const ReplayFlags& flags) {
   LARDER_ASSIGN(SessionOptions session, session_options(flags));
   LARDER_ASSIGN(const auto signals, StopSignal::install());
@@ -76,17 +94,20 @@ Result<int> replay(const ReplayFlags& flags) {
     (void)checked;
     LocalNodeOptions options;
     options.hot_capacity = flags.hot_blocks * block;
+    for (const std::string& disk : flags.disks) {
+      options.flags.insert(options.flags.end(), {"--disk", disk});
+    }
     LARDER_ASSIGN(node, LocalNode::start(options));
     session.client.address = node->address();
-    session.capacity_blocks = flags.hot_blocks;
+    session.capacity_blocks = flags.disks.empty() ? flags.hot_blocks : 0;
+  }
+  if (flags.kill_and_restart) return replay_with_restart(session, *node, flags);
+  if (!flags.disks.empty()) {
+    LARDER_ASSIGN(session.capacity_blocks, capacity_with_disks(session));
   }
   LARDER_ASSIGN(const ReplayReport report, run_session(session));
   if (node) LARDER_TRY(node->stop());
-  if (!flags.json_file.empty()) {
-    const std::string json = report_json(report);
-    LARDER_TRY(write_value(flags.json_file, std::as_bytes(std::span(json))));
-  }
-  if (flags.json_file != "-") LARDER_TRY(print(report_table(report)));
+  LARDER_TRY(show(flags, report_json(report), report_table(report)));
   return judge(report);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "larder/client.h"
 #include "larder/status.h"
@@ -18,7 +19,9 @@ struct ReplayFlags {
   std::uint32_t tensor_parallel = 1;
   std::string block_bytes;  // "64KiB"; empty: from the model
   std::string batch_bytes = "8MiB";
-  std::uint64_t hot_blocks = 0;  // above 0: a node of our own
+  std::uint64_t hot_blocks = 0;    // above 0: a node of our own
+  std::vector<std::string> disks;  // of that node, as its --disk takes them
+  bool kill_and_restart = false;   // that node, after half of the trace
   std::uint32_t workers = 2;
   double speed = 0;  // 0: as fast as possible
   std::uint64_t requests = 0;

@@ -55,7 +55,7 @@ Result<Fate> ask_fate(Client& client, const SessionOptions& first) {
     LARDER_ASSIGN(const auto answers, client.stat(keys));
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (answers[i].code != Code::kOk) continue;
-      if (answers[i].info.tier == "hot") {
+      if (answers[i].info.tier == Tier::kHot) {
         fate.lost.insert(ids.at(std::string(keys[i])));
       } else {
         ++fate.kept;

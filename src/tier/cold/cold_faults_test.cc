@@ -173,6 +173,40 @@ TEST_F(ColdFaultsTest, ARemoveThatCannotBeMadeDurableSaysSo) {
   EXPECT_FALSE(bed.remove("a"));
 }
 
+// Somebody empties the file under a running node: misses, and a disk that has failed.
+TEST_F(ColdFaultsTest, AStoreThatIsTakenAway) {
+  ColdBed bed(path());
+  const auto disk = bed.add_disk("a", 64 * kMiB);
+  for (int i = 0; i < 20; ++i) bed.put_cold(std::to_string(i), make_value(i, kValue));
+  std::filesystem::resize_file(store_file("a"), 0);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(bed.read(std::to_string(i)).empty()) << i;
+  EXPECT_EQ(disk->counters().read_errors, 20U);
+  bed.tick();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(bed.put("new " + std::to_string(i), make_value(i, kValue)), Code::kOk);
+    EXPECT_TRUE(bed.read("new " + std::to_string(i)) == make_value(i, kValue));
+  }
+}
+
+// A disk that is slow by far: nothing is lost or wrong, and nothing waits that need not.
+TEST_F(ColdFaultsTest, ASlowDisk) {
+  ColdBed bed(path());
+  block::FaultOptions faults;
+  faults.late = 1;
+  faults.late_polls_max = 1000;
+  std::shared_ptr<block::FaultDevice> fault;
+  bed.add_faulty("a", 64 * kMiB, fault, faults);
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_EQ(bed.put(std::to_string(i), make_value(i, kValue)), Code::kOk);
+    EXPECT_TRUE(bed.read(std::to_string(i)) == make_value(i, kValue));  // from DRAM, at once
+  }
+  ASSERT_TRUE(bed.settle());
+  for (int i = 0; i < 30; ++i) {
+    bed.evict(std::to_string(i));
+    EXPECT_TRUE(bed.read(std::to_string(i)) == make_value(i, kValue));
+  }
+}
+
 TEST_F(ColdFaultsTest, OneOwner) {
   ColdBed bed(path());
   bed.add_disk("a", 64 * kMiB);

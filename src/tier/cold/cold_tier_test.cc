@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tier/cold/cold_testing.h"
@@ -133,6 +135,62 @@ TEST_F(ColdTierTest, ReplacedAndRemovedValuesLeaveTheDisk) {
   ASSERT_TRUE(bed.remove("a"));
   EXPECT_EQ(disk->store().stats().records, 0U);
   EXPECT_TRUE(ColdBed::adds_up(*disk));
+}
+
+// A value may be on its way to disk when it is removed, and durable there a moment later. Whoever
+// removes it waits until that record is given up, too: else a crash would bring it back.
+TEST_F(ColdTierTest, ARemoveWaitsForAWriteInFlight) {
+  {
+    ColdBed bed(path());
+    std::shared_ptr<block::FaultDevice> fault;
+    const auto disk = bed.add_faulty("a", 64 * kMiB, fault);
+    fault->stall();
+    ASSERT_EQ(bed.put("a", make_value(1, kValue)), Code::kOk);
+    const std::uint64_t version = bed.find("a")->version();
+    while (!bed.cold->lingers(version, 0)) std::this_thread::yield();
+    const route::EntryRef entry = bed.routes->begin_remove(bed.key("a"));
+    EXPECT_EQ(entry->cold(), 0U);
+    std::promise<Code> gone;
+    std::atomic<bool> told{false};
+    bed.cold->forget(version, 0, [&](const Result<void>& result) {
+      told = true;
+      gone.set_value(result ? Code::kOk : result.error().code());
+    });
+    EXPECT_FALSE(told);
+    fault->resume();
+    EXPECT_EQ(gone.get_future().get(), Code::kOk);
+    EXPECT_EQ(disk->store().stats().records, 0U);
+    EXPECT_EQ(bed.cold->offloader().stats().too_late, 1U);
+    bed.routes->end_remove(entry);
+    EXPECT_FALSE(bed.cold->lingers(version, 0));
+  }
+  ColdBed bed(path(), 2);
+  const auto disk = bed.add_disk("a", 64 * kMiB);
+  EXPECT_EQ(disk->counters().recovered, 0U);
+}
+
+// Reads go before writes on a disk, and writes go on.
+TEST_F(ColdTierTest, ReadsAndWritesBothEnd) {
+  ColdBedOptions options;
+  options.hot_bytes = 16 * kMiB;
+  ColdBed bed(path(), 1, options);
+  const auto disk = bed.add_disk("a", 128 * kMiB);
+  for (int i = 0; i < 40; ++i) bed.put_cold(std::to_string(i), make_value(i, kValue));
+  std::atomic<int> right{0};
+  std::vector<std::promise<void>> answers(40);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_EQ(bed.put("w" + std::to_string(i), make_value(100 + i, kValue)), Code::kOk);
+    bed.cold->restorer().restore(
+        bed.find(std::to_string(i)), {}, false, [&, i](const Result<RestoredRef>& got) {
+          const Bytes value = make_value(i, kValue);
+          if (got && std::memcmp((*got)->data(), value.data(), kValue) == 0) ++right;
+          answers[i].set_value();
+        });
+  }
+  for (auto& answer : answers) answer.get_future().get();
+  EXPECT_EQ(right, 40);
+  ASSERT_TRUE(bed.settle());
+  EXPECT_EQ(disk->counters().offloaded, 80U);
 }
 
 TEST_F(ColdTierTest, ManyReadersOfOneValueMakeOneRead) {

@@ -33,7 +33,7 @@ constexpr const char* kExamples =
     "  larder device drain 3f2a      the id may be cut short while only one device's begins so\n"
     "  larder device rm 3f2a         the node lets go of it; what is on it stays\n"
     "Disabling a device turns its reads into misses at once; draining moves or drops what it has\n"
-    "first. Both last until the device is enabled, also across restarts of the node.";
+    "first. Both last until the device is enabled, or as long as the metadata service remembers.";
 
 Json device_json(const DeviceInfo& device) {
   return {{"id", device.id},

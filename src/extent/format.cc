@@ -34,7 +34,7 @@ Result<void> check_blank(block::BlockQueue& queue, const std::string& name) {
   }
   return fail(Code::kConflict, name +
                                    " is not blank and holds no record store: it may be somebody "
-                                   "else's data. Format with force to erase it");
+                                   "else's data. If it may go, remove or zero it first");
 }
 
 Result<void> check_unused(block::BlockQueue& queue, const std::string& name) {
@@ -44,7 +44,7 @@ Result<void> check_unused(block::BlockQueue& queue, const std::string& name) {
     return fail(Code::kAlreadyExists,
                 name + " holds a record store" +
                     (page.superblock ? " (" + page.superblock->uuid.to_string() + ")" : "") +
-                    "; open it, or format with force to erase it");
+                    "; open it, or remove or zero it first");
   }
   return check_blank(queue, name);
 }

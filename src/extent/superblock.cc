@@ -68,7 +68,8 @@ Result<void> suits(const Superblock& found, const block::Geometry& g, const std:
     return fail(Code::kCorrupt, name + " has " + std::to_string(g.bytes()) + " bytes, but was " +
                                     std::to_string(found.layout.device_bytes()) +
                                     " when it was formatted: it was cut short. Restore it, or "
-                                    "format it with force; nothing was changed");
+                                    "remove the file (of a disk: zero its first and last 4 KiB), "
+                                    "and a new one is made; nothing was changed");
   }
   return {};
 }
@@ -174,7 +175,8 @@ Result<Superblock> choose(const FoundSuperblocks& found, const block::Geometry& 
                 name + ": neither of the two superblocks can be believed (" +
                     a.superblock.error().message() + "; " + b.superblock.error().message() +
                     "). If this is the right device, restore it from a copy, or erase it by "
-                    "formatting it with force; nothing was changed");
+                    "removing the file (of a disk: zeroing its first and last 4 KiB), and a new "
+                    "one is made; nothing was changed");
   }
   if (a.superblock && b.superblock && a.superblock->uuid != b.superblock->uuid) {
     return fail(Code::kConflict, name + " has superblocks of two stores, " +

@@ -19,7 +19,11 @@ void RemoveCall::add(const route::KeyRef* key) {
   Item& item = items_.emplace_back();
   if (key != nullptr) {
     // Before the route goes: a scan must not find it gone and bring it back.
-    if (core_.cold) core_.cold->note_removed(key->hash);
+    if (core_.cold && !core_.cold->note_removed(key->hash)) {
+      item.code = Code::kBackpressure;
+      item.text = "a disk is being scanned, and too many keys were removed meanwhile; retry later";
+      return;
+    }
     item.entry = core_.routes->begin_remove(*key);
   }
   if (!item.entry) {

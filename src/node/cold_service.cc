@@ -182,6 +182,10 @@ Result<DeviceStatus> ColdService::disable(const std::string& id) {
 Result<DeviceStatus> ColdService::enable(const std::string& id) {
   const std::lock_guard lock(mutex_);
   LARDER_ASSIGN(const auto device, find(id));
+  if (device->is_broken()) {
+    return fail(Code::kConflict, "disk " + device->path() + " has failed (" + device->last_error() +
+                                     "); take it out (larder device rm) and add it again");
+  }
   return changed(device, registry_->enable(id, owner_));
 }
 

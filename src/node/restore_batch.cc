@@ -45,8 +45,10 @@ void RestoreBatch::on_read(std::size_t i, int tries, Result<tier::RestoredRef> r
     return one_less();
   }
   if (result.error().code() == Code::kNotFound) return look_again(i, tries);
-  // A disk that is away is no error of the request: the value is not here.
-  item.code = result.error().code() == Code::kUnavailable ? Code::kNotFound : result.error().code();
+  // A disk that is away, or on its way out, is no error of the request: the value is not here.
+  const Code code = result.error().code();
+  const bool away = code == Code::kUnavailable || code == Code::kCancelled;
+  item.code = away ? Code::kNotFound : code;
   item.text = result.error().message();
   one_less();
 }

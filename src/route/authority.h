@@ -12,6 +12,10 @@
 
 namespace larder::route {
 
+// A version is the epoch of the node that gave it, in the upper bits, and a count.
+inline constexpr unsigned kVersionBits = 40;
+inline constexpr std::uint64_t kEpochMax = (1ULL << (64 - kVersionBits)) - 1;
+
 struct CasResult {
   bool applied = false;
   EntryRef current;  // when not applied: what is there, empty for nothing
@@ -70,8 +74,8 @@ class RouteAuthority {
   // The record has been copied to `to`: the route leads there instead of to `from`, of which
   // RecordOwner hears. False: as drop_record().
   virtual bool move_record(const EntryRef& entry, std::uint64_t from, std::uint64_t to) = 0;
-  // Replaces `cold`, which has no hot copy, by `hot`, the same version with one; the record goes
-  // with it. Not applied: `cold` is the route no longer.
+  // Replaces `cold`, which has no hot copy, by `hot`, the same value with one; the record goes with
+  // it. Not applied: `cold` is the route no longer.
   virtual CasResult promote(const EntryRef& cold, EntryRef hot) = 0;
   // The Active route of a key with this hash that leads to the record.
   virtual EntryRef find_record(std::uint64_t hash, std::uint64_t place) = 0;

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::uint64_t kFirstBuckets = 64;
 constexpr std::uint64_t kPointerMask = (1ULL << 48) - 1;
-constexpr unsigned kVersionBits = 40;
 // Loads in flight: more than the processor keeps at once, and short enough that a change which
 // waits for the group's end waits a microsecond.
 constexpr std::size_t kGroup = 32;

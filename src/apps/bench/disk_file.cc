@@ -76,6 +76,20 @@ Result<std::unique_ptr<DiskFile>> DiskFile::create(const std::string& directory,
   return file;
 }
 
+Result<std::unique_ptr<DiskFile>> DiskFile::open(const std::string& path, std::uint64_t begin,
+                                                 std::uint64_t bytes) {
+  std::unique_ptr<DiskFile> file(new DiskFile());
+  file->begin_ = begin;
+  file->bytes_ = bytes / kPatternPageBytes * kPatternPageBytes;
+  file->fd_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file->fd_.valid()) {
+    return fail(Code::kUnavailable, "cannot open " + path + ": " + env::errno_text(errno));
+  }
+  file->direct_fd_.reset(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  file->direct_ = file->direct_fd_.valid();
+  return file;
+}
+
 std::string DiskFile::path() const {
   return path_of(fd_.get());
 }

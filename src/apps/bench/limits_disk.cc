@@ -34,7 +34,7 @@ struct Places {
          std::size_t index, std::size_t workers)
       : slots(share_of(memory, index, workers), shape.block_bytes), bytes(shape.block_bytes) {
     const std::uint64_t share = file.bytes() / workers / bytes * bytes;
-    base = share * index;
+    base = file.begin() + share * index;
     // Elsewhere than where ours begins, so that neither finds what the other left in a cache.
     blocks = Walk(share / bytes, share / bytes / 3);
   }

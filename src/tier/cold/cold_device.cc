@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "base/units.h"
 #include "block/file_device.h"
 #include "env/socket.h"
+#include "route/authority.h"
 
 namespace larder::tier {
 namespace {
@@ -112,7 +114,13 @@ Result<std::uint64_t> ColdDevice::last_epoch(const DiskSpec& spec) {
   extent::OpenOptions options;
   options.read_only = true;
   auto store = extent::RecordStore::open(std::move(*device), options);
-  if (store) return (*store)->last_epoch();
+  if (store) {
+    const std::uint64_t epoch = (*store)->last_epoch();
+    if (epoch < route::kEpochMax) return epoch;
+    return fail(Code::kCorrupt, "disk " + spec.path +
+                                    ": its superblock has seen more incarnations (" +
+                                    std::to_string(epoch) + ") than there can be");
+  }
   if (store.error().code() == Code::kNotFound) return 0;
   return refuse(spec.path, store.error());
 }
@@ -142,6 +150,7 @@ Result<std::shared_ptr<ColdDevice>> ColdDevice::open(const DiskSpec& spec,
   made->path_ = spec.path;
   made->store_ = std::move(*store);
   made->id_ = made->store_->uuid().to_string();
+  made->epoch_ = std::max(epoch, made->store_->last_epoch());
   return made;
 }
 
@@ -156,8 +165,11 @@ Result<void> ColdDevice::start(std::uint8_t number, WriteSource& source,
   LARDER_ASSIGN(reads_, ReadLane::start(*store_, reads));
   extent::WriterOptions writes;
   writes.depth = options.write_depth;
-  writes.records_max = 128;
-  writes.bytes_max = 128U << 20U;
+  // Groups as large as DRAM can spare: a flush costs the same whatever it covers.
+  writes.records_max = 512;
+  writes.bytes_max = 256U << 20U;
+  writes.group_records = 128;
+  writes.group_bytes = 128U << 20U;
   LARDER_ASSIGN(writes_, WriteLane::start(*store_, source, writes));
   return {};
 }

@@ -78,6 +78,11 @@ class ColdDevice {
   // Taken out of service, for good.
   bool is_out() const noexcept { return out_.load(std::memory_order_acquire); }
   void set_out() noexcept { out_.store(true, std::memory_order_release); }
+  // It failed, or could not be scanned, so that it is of no use until it is opened again.
+  bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
+  void set_broken() noexcept { broken_.store(true, std::memory_order_release); }
+  // The highest of those who had it, this one included.
+  std::uint64_t epoch() const noexcept { return epoch_; }
   std::string last_error() const;
   void set_last_error(std::string text);
 
@@ -95,6 +100,8 @@ class ColdDevice {
   ColdCounters counters_;
   std::atomic<DeviceState> state_{DeviceState::kHealthy};
   std::atomic<bool> out_{false};
+  std::atomic<bool> broken_{false};
+  std::uint64_t epoch_ = 0;
   mutable std::mutex mutex_;
   std::string last_error_;
 };

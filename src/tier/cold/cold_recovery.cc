@@ -7,8 +7,7 @@
 
 namespace larder::tier {
 
-void ColdTier::recover(Seat& seat) {
-  const std::shared_ptr<ColdDevice> device = seat.device;
+void ColdTier::recover(Seat& seat, const std::shared_ptr<ColdDevice>& device) {
   extent::RecoverOptions options;
   options.stop = &seat.stop;
   const auto report = device->store().recover(
@@ -27,6 +26,7 @@ void ColdTier::recover(Seat& seat) {
     device->set_last_error(report.error().to_string());
     obs::log(obs::Level::kError, "disk_scan_failed",
              {{"disk", device->path()}, {"error", report.error().to_string()}});
+    device->set_broken();
     set_state(*device, DeviceState::kFailed);
   }
   {
@@ -54,7 +54,11 @@ bool ColdTier::publish_found(ColdDevice& device, const extent::RecordStore::Foun
   const extent::Manifest& manifest = found.manifest;
   if (manifest.length == 0 || manifest.length > kLengthMax) return false;
   const auto space = links_.spaces->intern(manifest.tenant, manifest.domain, manifest.object_set);
-  if (!space) return false;
+  // No more key spaces: it stays on the disk, for a node with fewer of them.
+  if (!space) return true;
+  // A version that no node of this disk can have given is not to be believed, nor to be counted on
+  // from.
+  if (manifest.version >> route::kVersionBits > device.epoch()) return false;
   route::EntryFields fields;
   fields.key = route::key_in(*space, manifest.key);
   fields.version = manifest.version;
@@ -102,10 +106,13 @@ bool ColdTier::take_back(const route::EntryFields& fields) {
   return true;
 }
 
-void ColdTier::note_removed(std::uint64_t hash) {
-  if (!recovering()) return;
+bool ColdTier::note_removed(std::uint64_t hash) {
+  if (!recovering()) return true;
   const std::lock_guard lock(removed_mutex_);
-  if (recovering() && removed_.size() < kRemovedMax) removed_.insert(hash);
+  if (!recovering()) return true;
+  if (removed_.size() >= kRemovedMax) return false;
+  removed_.insert(hash);
+  return true;
 }
 
 bool ColdTier::was_removed(std::uint64_t hash) {

@@ -61,7 +61,6 @@ TEST_F(ColdRecoveryTest, WhatWasRemovedOrReplacedStaysAway) {
     const route::EntryRef dropped = bed.find("dropped");
     ASSERT_TRUE(bed.routes->drop_record(dropped, dropped->cold()));
     bed.tick();
-    ASSERT_TRUE(bed.cold->devices()[0]->store().stats().records <= 2);
     bed.cold->stop(env::monotonic_now() + 60 * env::kSecond);
   }
   ColdBed bed(path(), 2);

@@ -2,6 +2,7 @@
 #include "tier/cold/cold_tier.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "env/thread.h"
@@ -12,6 +13,7 @@ namespace larder::tier {
 namespace {
 
 constexpr std::uint64_t kScrubStepBytes = 4U << 20U;
+constexpr env::Nanos kScrubLookEvery = 20 * env::kMilli;
 constexpr env::Nanos kTickWhileStopping = 20 * env::kMilli;
 
 }  // namespace
@@ -91,13 +93,15 @@ Result<void> ColdTier::add(std::shared_ptr<ColdDevice> device) {
       return fail(Code::kExhausted, "this node has had " + std::to_string(kDevicesMax) +
                                         " disks since it was started; start it anew");
     }
-    LARDER_TRY(device->start(static_cast<std::uint8_t>(seats_.size()), *seat->writes, options_));
+    seat->number = static_cast<std::uint8_t>(seats_.size());
+    LARDER_TRY(device->start(seat->number, *seat->writes, options_));
     seats_.push_back(std::move(seat));
   }
   recovering_.fetch_add(1, std::memory_order_acq_rel);
-  taken->scan = std::thread([this, taken] {
+  taken->scan = std::thread([this, taken, device] {
     env::set_thread_name("larder-scan");
-    recover(*taken);
+    recover(*taken, device);
+    keep_scrubbing(*taken, device);
   });
   update_accepting();
   return {};
@@ -124,6 +128,7 @@ void ColdTier::set_state(ColdDevice& device, DeviceState state) {
   device.set_state(state);
   if (state == DeviceState::kHealthy) offloader_->forgive(device.number());
   update_accepting();
+  wake_lanes();  // the one that found its disk full sleeps
   if (state == DeviceState::kFailed) forget_routes(device);
 }
 
@@ -136,9 +141,7 @@ Result<void> ColdTier::take_out(const std::shared_ptr<ColdDevice>& device) {
     seat = seats_[device->number()].get();
     seat->device = nullptr;
   }
-  seat->stop.store(true, std::memory_order_release);
-  if (seat->scan.joinable()) seat->scan.join();
-  seat->scrubber.reset();
+  end_scan(*seat);
   forget_routes(*device);
   return device->stop();
 }
@@ -189,14 +192,23 @@ void ColdTier::release_forgotten() {
     const std::lock_guard lock(forgotten_mutex_);
     places.swap(forgotten_);
   }
+  std::vector<std::uint64_t> later;  // of disks that are disabled
   for (const std::uint64_t packed : places) {
     const Place place = Place::unpack(packed);
     const std::shared_ptr<ColdDevice> device = this->device(place.device);
-    if (!device || !device->readable()) continue;
+    if (!device || device->is_out()) continue;
+    if (device->state() == DeviceState::kDisabledByAdmin) {
+      later.push_back(packed);
+      continue;
+    }
     device->index().erase(place.record);
+    if (!device->readable()) continue;
     // By the lane, which knows then of those that are not durable yet.
     device->writes().release(place.record, [](const Result<void>&) {});
   }
+  if (later.empty()) return;
+  const std::lock_guard lock(forgotten_mutex_);
+  forgotten_.insert(forgotten_.end(), later.begin(), later.end());
 }
 
 bool ColdTier::lingers(std::uint64_t version, std::uint64_t place) const {
@@ -247,6 +259,7 @@ std::uint64_t ColdTier::make_room(ColdDevice& device, std::uint64_t bytes) {
       ++in_vain;  // or it is being removed
       continue;
     }
+    offloader_->let_go(*entry);
     device.index().remember(victim->hash);
     device.index().erase(victim->id);
     device.counters().evicted.fetch_add(1, std::memory_order_relaxed);
@@ -286,6 +299,7 @@ void ColdTier::look_at_health(ColdDevice& device) {
   const block::Health health = device.device().health();
   if (health.state != block::HealthState::kFailed || !device.readable()) return;
   device.set_last_error(health.reason);
+  device.set_broken();
   obs::log(obs::Level::kError, "disk_failed", {{"disk", device.path()}, {"reason", health.reason}});
   set_state(device, DeviceState::kFailed);
 }
@@ -298,18 +312,42 @@ void ColdTier::tick(env::Nanos now) {
   }
   update_accepting();
   offloader_->tick(now);
-  const std::shared_lock lock(seats_mutex_);
-  for (const auto& seat : seats_) {
-    if (!seat->device) continue;
-    if (seat->device->state() == DeviceState::kDraining) drain(*seat);
-    scrub(*seat, now);
+  for (Seat* seat : seats()) {
+    const std::shared_ptr<ColdDevice> device = this->device(seat->number);
+    if (device && device->state() == DeviceState::kDraining) drain(*seat, device);
   }
 }
 
+std::vector<ColdTier::Seat*> ColdTier::seats() const {
+  const std::shared_lock lock(seats_mutex_);
+  std::vector<Seat*> all;  // they stay as long as the tier
+  for (const auto& seat : seats_) all.push_back(seat.get());
+  return all;
+}
+
+// The seat's thread, once the disk is scanned: it alone waits for this disk.
+void ColdTier::keep_scrubbing(Seat& seat, const std::shared_ptr<ColdDevice>& device) {
+  std::unique_lock lock(seat.mutex);
+  while (!seat.stop.load(std::memory_order_acquire) && options_.scrub_every != 0) {
+    const auto until = std::chrono::steady_clock::time_point(
+        std::chrono::nanoseconds(std::max(seat.scrub_due, env::monotonic_now() + kScrubLookEvery)));
+    seat.woken.wait_until(lock, until);
+    if (!seat.stop.load(std::memory_order_acquire)) scrub(seat, device, env::monotonic_now());
+  }
+}
+
+void ColdTier::end_scan(Seat& seat) {
+  seat.stop.store(true, std::memory_order_release);
+  { const std::lock_guard lock(seat.mutex); }
+  seat.woken.notify_all();
+  if (seat.scan.joinable()) seat.scan.join();
+  seat.scrubber.reset();
+}
+
 // A step of the scrubber, at a rate that makes a round last as long as it may.
-void ColdTier::scrub(Seat& seat, env::Nanos now) {
-  ColdDevice& device = *seat.device;
-  if (options_.scrub_every == 0 || now < seat.scrub_due || !device.readable()) return;
+void ColdTier::scrub(Seat& seat, const std::shared_ptr<ColdDevice>& of, env::Nanos now) {
+  ColdDevice& device = *of;
+  if (now < seat.scrub_due || !device.readable()) return;
   const extent::StoreStats stats = device.store().stats();
   if (!stats.recovered) return;
   if (!seat.scrubber) {
@@ -334,11 +372,7 @@ void ColdTier::scrub(Seat& seat, env::Nanos now) {
 void ColdTier::stop(env::Nanos deadline) {
   if (std::exchange(stopped_, true)) return;
   // A scan that is cut off starts over at the next start.
-  for (const auto& seat : seats_) seat->stop.store(true, std::memory_order_release);
-  for (const auto& seat : seats_) {
-    if (seat->scan.joinable()) seat->scan.join();
-    seat->scrubber.reset();
-  }
+  for (Seat* seat : seats()) end_scan(*seat);
   while (!offloader_->wait_idle(std::min(deadline, env::monotonic_now() + kTickWhileStopping)) &&
          env::monotonic_now() < deadline) {
     tick(env::monotonic_now());

@@ -74,12 +74,13 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   bool lingers(std::uint64_t version, std::uint64_t place) const;
   // Gives that up and says when it is so durably. On an error it may still be there.
   void forget(std::uint64_t version, std::uint64_t place, Offloader::Gone done);
-  // A key was removed: what a scan that runs finds of it later is dropped.
-  void note_removed(std::uint64_t hash);
+  // A key is about to be removed: what a scan that runs finds of it later is dropped. False: too
+  // many were while it runs; it cannot be now.
+  bool note_removed(std::uint64_t hash);
 
   void on_forgotten(std::uint64_t place) noexcept override;
 
-  // Watermarks, states, those who wait, the scrubber. Often (20 ms).
+  // Watermarks, states, those who wait, draining. Often (20 ms); waits for no disk.
   void tick(env::Nanos now);
   // Writes what is owed until it is done or `deadline`, then ends all threads and closes the disks.
   // Idempotent.
@@ -90,16 +91,22 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   class Writes;
   // A disk in service, by number.
   struct Seat {
-    std::shared_ptr<ColdDevice> device;  // null: taken out
+    std::uint8_t number = 0;
+    std::shared_ptr<ColdDevice> device;  // null: taken out; under the lock of the seats
     std::unique_ptr<Writes> writes;      // outlives the device's threads
-    std::thread scan;
-    std::atomic<bool> stop{false};  // the scan
+    std::thread scan;                    // finds what is on the disk, and then scrubs it
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    std::condition_variable woken;
     std::unique_ptr<extent::Scrubber> scrubber;
     env::Nanos scrub_due = 0;
     std::uint32_t drain_cell = 0;  // where the next step of a drain begins
   };
   ColdTier(const ColdOptions& options, const Links& links);
-  void recover(Seat& seat);
+  std::vector<Seat*> seats() const;
+  void recover(Seat& seat, const std::shared_ptr<ColdDevice>& device);
+  void keep_scrubbing(Seat& seat, const std::shared_ptr<ColdDevice>& device);
+  void end_scan(Seat& seat);
   extent::RecordStore::Verdict on_found(ColdDevice& device,
                                         const extent::RecordStore::Found& found);
   bool publish_found(ColdDevice& device, const extent::RecordStore::Found& found);
@@ -114,8 +121,8 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   void forget_record(std::uint64_t place, const Offloader::Gone& done);
   void release_forgotten();
   void wake_lanes();
-  void scrub(Seat& seat, env::Nanos now);
-  void drain(Seat& seat);
+  void scrub(Seat& seat, const std::shared_ptr<ColdDevice>& of, env::Nanos now);
+  void drain(Seat& seat, const std::shared_ptr<ColdDevice>& device);
 
   const ColdOptions options_;
   const Links links_;

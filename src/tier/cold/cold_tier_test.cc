@@ -44,6 +44,40 @@ TEST_F(ColdTierTest, AValueGoesToDiskAndComesBack) {
   EXPECT_TRUE(ColdBed::adds_up(*disk));
 }
 
+// Readers of shared memory tell hot copies apart by the version word alone: one that knows the value
+// by an earlier copy must not take what lies there now for it.
+TEST_F(ColdTierTest, EachHotCopyHasAVersionOfItsOwn) {
+  ColdBed bed(path());
+  bed.add_disk("a", 64 * kMiB);
+  ASSERT_EQ(bed.put("a", make_value(1, kValue)), Code::kOk);
+  ASSERT_TRUE(bed.settle());
+  const std::uint64_t first = bed.find("a")->version();
+  ASSERT_TRUE(bed.evict("a"));
+  EXPECT_EQ(bed.find("a")->version(), first);  // the record's
+  ASSERT_TRUE(bed.restore("a", true));
+  ASSERT_TRUE(bed.find("a")->has_hot());
+  EXPECT_NE(bed.find("a")->version(), first);
+}
+
+// What lost its record while it was in DRAM is written again before DRAM drops it.
+TEST_F(ColdTierTest, ALostRecordIsWrittenAgain) {
+  ColdBed bed(path());
+  const auto disk = bed.add_disk("a", 64 * kMiB);
+  ASSERT_EQ(bed.put("a", make_value(1, kValue)), Code::kOk);
+  ASSERT_TRUE(bed.settle());
+  {
+    const route::EntryRef entry = bed.find("a");
+    ASSERT_TRUE(bed.routes->drop_record(entry, entry->cold()));
+  }
+  // DRAM is filled twice over.
+  for (int i = 0; i < 128; ++i) {
+    while (bed.put(std::to_string(i), make_value(i, kValue)) != Code::kOk) bed.settle();
+  }
+  ASSERT_TRUE(bed.settle());
+  EXPECT_TRUE(bed.read("a") == make_value(1, kValue));
+  EXPECT_EQ(disk->counters().offloaded, 130U);  // "a" twice
+}
+
 TEST_F(ColdTierTest, WithoutADiskNothingIsOwed) {
   ColdBed bed(path());
   ASSERT_EQ(bed.put("a", make_value(1, kValue)), Code::kOk);

@@ -13,8 +13,8 @@ constexpr int kMovesPerTick = 64;
 
 // A step through the disk's records, from where the last one ended. What cannot move now (no room
 // elsewhere, read by somebody) is met again in the next round.
-void ColdTier::drain(Seat& seat) {
-  const std::shared_ptr<ColdDevice> device = seat.device;
+void ColdTier::drain(Seat& seat, const std::shared_ptr<ColdDevice>& device) {
+  if (!offloader_->accepting()) return;  // nowhere to go
   for (int i = 0; i < kMovesPerTick; ++i) {
     const auto record = device->index().from(seat.drain_cell);
     if (!record) {

@@ -69,14 +69,19 @@ void Offloader::on_release(const route::Entry& entry) noexcept {
   settle(entry);
 }
 
+void Offloader::let_go(const route::Entry& entry) noexcept {
+  if (entry.has_hot()) settle(entry, kLetGo);
+}
+
 bool Offloader::may_evict(const route::Entry& entry) noexcept {
   if (entry.cold() != 0) return true;
   if (!accepting_.load(std::memory_order_relaxed)) return true;
   const std::uint8_t owed = owed_[entry.hot().slot].load(std::memory_order_relaxed);
   if (owed == kQueued) return false;
+  if (owed == kLetGo) return true;
   if (owed == kNothing) {
-    // What was not worth it when it was put may have become so since.
-    if (reuse_->mode() == ReuseMode::kAll || !wanted(entry.hash())) return true;
+    // It was not worth it when it was put, no disk took records then, or its record was lost.
+    if (!wanted(entry.hash())) return true;
     owe(entry);
   }
   queue(entry);
@@ -95,9 +100,10 @@ void Offloader::queue(const route::Entry& entry) noexcept {
 }
 
 // The slot owes nothing any more. The caller holds the entry, so the slot is its own.
-void Offloader::settle(const route::Entry& entry) noexcept {
+void Offloader::settle(const route::Entry& entry, Owed then) noexcept {
   const std::uint32_t slot = entry.hot().slot;
-  if (owed_[slot].exchange(kNothing, std::memory_order_relaxed) == kNothing) return;
+  const std::uint8_t before = owed_[slot].exchange(then, std::memory_order_relaxed);
+  if (before != kOwed && before != kQueued) return;
   {
     const std::lock_guard lock(mutex_);
     moving_.erase(slot);
@@ -163,7 +169,7 @@ std::optional<WriteJob> Offloader::next(ColdDevice& device, env::Nanos now, env:
       give_back(device, *item, now, false);
       continue;
     }
-    Result<extent::Reservation> space = device.store().reserve(entry->length());
+    Result<extent::Reservation> space = reserve(device, entry->length());
     if (space && !take_off(*entry)) {
       give_back(device, *item, now, false);
       continue;
@@ -174,12 +180,11 @@ std::optional<WriteJob> Offloader::next(ColdDevice& device, env::Nanos now, env:
       job.space = std::move(*space);
       return job;
     }
-    give_back(device, *item, now, space.error().code() != Code::kTooLarge);
     if (space.error().code() == Code::kTooLarge) {
-      stats_.given_up.fetch_add(1, std::memory_order_relaxed);
-      settle(*entry);
+      too_large(device, *item, *entry, now);
       continue;
     }
+    give_back(device, *item, now, true);
     if (space.error().code() == Code::kExhausted) need_room = entry->length();
     again = std::min(again, now + kRoomPause);
     return std::nullopt;
@@ -205,15 +210,41 @@ std::vector<Offloader::Gone> Offloader::landed(std::uint64_t version) {
 
 bool Offloader::is_writing(std::uint64_t version) const {
   const std::lock_guard lock(mutex_);
-  return in_flight_.contains(version);
+  return in_flight_.contains(version) || doubtful_.contains(version);
 }
 
 bool Offloader::wait_gone(std::uint64_t version, Gone gone) {
-  const std::lock_guard lock(mutex_);
-  const auto found = in_flight_.find(version);
-  if (found == in_flight_.end()) return false;
-  found->second.push_back(std::move(gone));
+  std::unique_lock lock(mutex_);
+  if (const auto found = in_flight_.find(version); found != in_flight_.end()) {
+    found->second.push_back(std::move(gone));
+    return true;
+  }
+  const auto doubtful = doubtful_.find(version);
+  if (doubtful == doubtful_.end()) return false;
+  const Error error = doubtful->second;
+  lock.unlock();
+  gone(fail(error));
   return true;
+}
+
+Result<extent::Reservation> Offloader::reserve(ColdDevice& device, std::uint64_t bytes) const {
+  if (options_.reserve_bytes != 0 && device.store().stats().free < options_.reserve_bytes + bytes) {
+    return fail(Code::kExhausted, "what is free is kept free (cold.reserve)");
+  }
+  return device.store().reserve(bytes);
+}
+
+// Another disk may be large enough, so that counts as a failure like others.
+void Offloader::too_large(const ColdDevice& device, const OffloadItem& item,
+                          const route::Entry& entry, env::Nanos now) {
+  const bool again = item.failures + 1 < options_.write_failures_max;
+  give_back(device, item, now, false);
+  if (!again) {
+    stats_.given_up.fetch_add(1, std::memory_order_relaxed);
+    return settle(entry, kLetGo);
+  }
+  const std::lock_guard lock(mutex_);
+  queue_->retry(item, now);
 }
 
 WriteJob Offloader::job_for(const OffloadItem& item, route::EntryRef entry) const {
@@ -266,10 +297,14 @@ void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env
   const std::uint64_t bytes = job.entry->length();
   const bool wanted = is_current(*job.entry);
   const bool again = wanted && (pushed_back || job.item.failures + 1 < options_.write_failures_max);
+  // Where a header may have been written and could not be taken back.
+  const bool unclear = device.store().stats().stuck != 0 ||
+                       device.device().health().state == block::HealthState::kFailed;
+  if (!pushed_back && unclear) doubt(job.entry->version(), error);
   const std::vector<Gone> waiters = landed(job.entry->version());
   if (!again) {
     if (wanted) stats_.given_up.fetch_add(1, std::memory_order_relaxed);
-    settle(*job.entry);
+    settle(*job.entry, kLetGo);
   }
   job.entry = {};
   {
@@ -283,8 +318,13 @@ void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env
     }
     if (--writing_ == 0) idle_.notify_all();
   }
-  for (const Gone& gone : waiters) gone({});
+  for (const Gone& gone : waiters) gone(!pushed_back && unclear ? fail(error) : Result<void>{});
   if (!again) room_came(bytes);
+}
+
+void Offloader::doubt(std::uint64_t version, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  if (doubtful_.size() < kDoubtfulMax) doubtful_.emplace(version, error);
 }
 
 // ---- those who wait ----

@@ -67,6 +67,11 @@ class Offloader final : public LowerTier {
   using Gone = std::function<void(Result<void>)>;
   bool wait_gone(std::uint64_t version, Gone gone);
 
+  // The record of this value was dropped to make room: it is not to be written again for its hot
+  // copy's sake.
+  void let_go(const route::Entry& entry) noexcept;
+  bool accepting() const noexcept { return accepting_.load(std::memory_order_relaxed); }
+
   // Writes a second record of a value that has a hot copy and a record, in place of that: the disk
   // it is on is to be emptied. False: it has no record, or nothing takes it now.
   bool move(const route::EntryRef& entry);
@@ -101,7 +106,12 @@ class Offloader final : public LowerTier {
   std::uint64_t memory_bytes() const;
 
  private:
-  enum Owed : std::uint8_t { kNothing = 0, kOwed = 1, kQueued = 2 };
+  enum Owed : std::uint8_t {
+    kNothing = 0,  // perhaps: looked at again when DRAM wants to drop it
+    kOwed = 1,
+    kQueued = 2,
+    kLetGo = 3,  // given up, or dropped from disk for want of room: DRAM may drop it
+  };
   struct Waiter {
     std::uint64_t bytes = 0;
     env::Nanos deadline = 0;
@@ -111,11 +121,15 @@ class Offloader final : public LowerTier {
   bool wanted(std::uint64_t hash) const noexcept;
   void owe(const route::Entry& entry) noexcept;
   void queue(const route::Entry& entry) noexcept;
-  void settle(const route::Entry& entry) noexcept;
+  void settle(const route::Entry& entry, Owed then = kNothing) noexcept;
   void give_back(const ColdDevice& device, const OffloadItem& item, env::Nanos now, bool again);
   void room_came(std::uint64_t bytes);
   bool take_off(const route::Entry& entry);
   std::vector<Gone> landed(std::uint64_t version);
+  Result<extent::Reservation> reserve(ColdDevice& device, std::uint64_t bytes) const;
+  void doubt(std::uint64_t version, const Error& error);
+  void too_large(const ColdDevice& device, const OffloadItem& item, const route::Entry& entry,
+                 env::Nanos now);
   std::uint64_t left_by(std::uint32_t slot) const;
   std::optional<OffloadItem> admitted(const ColdDevice& device, env::Nanos now, env::Nanos& again);
   WriteJob job_for(const OffloadItem& item, route::EntryRef entry) const;
@@ -134,6 +148,9 @@ class Offloader final : public LowerTier {
   std::unique_ptr<Admission> admission_;
   std::unordered_map<std::uint32_t, std::uint64_t> moving_;         // slot: the place to be left
   std::unordered_map<std::uint64_t, std::vector<Gone>> in_flight_;  // by version; who waits
+  // Versions whose write failed so that nobody knows what of them is on the disk.
+  static constexpr std::size_t kDoubtfulMax = 65536;
+  std::unordered_map<std::uint64_t, Error> doubtful_;
   std::uint64_t writing_ = 0;
   std::condition_variable idle_;
   mutable std::mutex waiters_mutex_;

@@ -51,8 +51,26 @@ void Restorer::restore(route::EntryRef entry, qos::Purpose purpose, bool into_dr
 }
 
 void Restorer::prefetch(route::EntryRef entry, qos::Purpose purpose) {
-  if (!promotes()) return;
-  restore(std::move(entry), purpose, false, [](const Result<RestoredRef>&) {});
+  // By another policy it might not stay, and would be read again for who asks.
+  if (options_.promotion != Promotion::kOnHit) return;
+  const std::uint64_t place = entry->cold();
+  if (place == 0) return;
+  FlightRef flight;
+  {
+    const std::lock_guard lock(mutex_);
+    if (flights_.contains(place) || waiting_.size() >= kWaitingMax) return;
+    flight = std::make_shared<Flight>();
+    flight->entry = std::move(entry);
+    flight->place = place;
+    flight->purpose = purpose;
+    flights_.emplace(place, flight);
+  }
+  take_off(std::move(flight));
+}
+
+bool Restorer::has_waiters(const Flight& flight) {
+  const std::lock_guard lock(mutex_);
+  return !flight.waiters.empty();
 }
 
 // Begins it, or lets it wait for its turn.
@@ -118,6 +136,8 @@ Result<std::span<std::byte>> Restorer::make_room(Flight& flight) {
                        static_cast<std::size_t>(OffsetAllocator::rounded(length)));
     }
   }
+  // Read ahead, and DRAM is full: not worth it. Who joins just now looks again.
+  if (!has_waiters(flight)) return fail(gone());
   const auto room = static_cast<std::size_t>((length + kPage - 1) / kPage * kPage);
   LARDER_ASSIGN(value.buffer_, block::AlignedBuffer::create(room, kPage));
   value.data_ = value.buffer_.data();

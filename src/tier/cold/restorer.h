@@ -112,6 +112,7 @@ class Restorer {
   void on_bad(Flight& flight, const Error& error);
   void land(const FlightRef& flight, Result<RestoredRef> result);
   void begin_ready();
+  bool has_waiters(const Flight& flight);
 
   const ColdOptions options_;
   const Links links_;

@@ -193,7 +193,9 @@ route::CasResult HotStore::publish(const route::KeyRef& key, std::uint64_t expec
 route::EntryRef HotStore::promote(const route::EntryRef& cold, Reservation& reservation) {
   route::EntryFields fields;
   fields.key = {cold->space(), cold->key(), cold->hash()};
-  fields.version = cold->version();
+  // A version of its own: readers of shared memory tell hot copies apart by it alone. They may know
+  // an earlier copy of the same value, by the same slot, at another place.
+  fields.version = authority_->next_version();
   fields.length = reservation.length_;
   fields.checksum = cold->checksum();
   fields.hot = {reservation.allocation_.offset, reservation.allocation_.node, reservation.slot_,

@@ -99,8 +99,8 @@ class HotStore final : public route::ReplicaOwner {
   route::CasResult publish(const route::KeyRef& key, std::uint64_t expected,
                            Reservation& reservation, std::uint64_t checksum,
                            std::uint64_t& version);
-  // Makes the bytes in the reservation, which are those of `cold`, its hot copy. Empty: `cold` is
-  // the route no longer; the reservation is used up only otherwise.
+  // Makes the bytes in the reservation, which are those of `cold`, its hot copy; the route gets a
+  // new version. Empty: `cold` is the route no longer; the reservation is used up only otherwise.
   route::EntryRef promote(const route::EntryRef& cold, Reservation& reservation);
   // What the slot holds, if that is of this version and still stored.
   route::EntryRef find(std::uint32_t slot, std::uint64_t version) const;

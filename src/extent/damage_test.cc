@@ -166,7 +166,7 @@ TEST(ExtentDamage, WhatCannotBeUsedIsRefusedAndLeftAlone) {
   Bed both;
   both.overwrite(0, std::byte{0xA5});
   both.overwrite(kBytes - 4096, std::byte{0xA5});
-  expect_refused(both, Code::kCorrupt, "force");
+  expect_refused(both, Code::kCorrupt, "removing the file");
   EXPECT_EQ(code_of(format(*both.device, {})), Code::kConflict);
 
   Bed newer;

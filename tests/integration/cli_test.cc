@@ -224,9 +224,22 @@ TEST_F(CliTest, ReplayKillsAndRestartsItsNode) {
   EXPECT_EQ(figures["first_half"]["hits"], figures["second_half"]["hits"]) << figures.dump(2);
   EXPECT_DOUBLE_EQ(figures["hit_rate"].get<double>(), figures["ideal_hit_rate"].get<double>());
   const Outcome two = larder("replay --trace '" + trace +
-                             "' --kill-and-restart --hot-blocks 9 "
+                             "' --kill-and-restart --hot-blocks 100 "
                              "--requests 1");
   EXPECT_EQ(two.exit, 2) << two.err;
+}
+
+// With a disk, what was on it by then is there after the kill.
+TEST_F(CliTest, ReplayFindsItsBlocksOnDiskAfterAKill) {
+  const std::string trace = dir_.write("trace.jsonl", small_trace());
+  const Outcome done = larder("replay --trace '" + trace +
+                              "' --block-bytes 64KiB --hot-blocks 50 --workers 1 --disk '" +
+                              dir_.file("disk") + ":256MiB' --kill-and-restart --json -");
+  ASSERT_EQ(done.exit, 0) << done.err;
+  const json figures = json::parse(done.out);
+  EXPECT_EQ(figures["wrong_bytes"], 0);
+  EXPECT_GT(figures["kept_blocks"].get<int>(), 10);
+  EXPECT_NEAR(figures["hit_rate"].get<double>(), figures["ideal_hit_rate"].get<double>(), 0.005);
 }
 
 TEST_F(CliTest, ANodeWithoutDisksSaysSo) {

@@ -44,8 +44,8 @@ TEST_F(ColdTierTest, AValueGoesToDiskAndComesBack) {
   EXPECT_TRUE(ColdBed::adds_up(*disk));
 }
 
-// Readers of shared memory tell hot copies apart by the version word alone: one that knows the value
-// by an earlier copy must not take what lies there now for it.
+// Readers of shared memory tell hot copies apart by the version word alone: one that knows the
+// value by an earlier copy must not take what lies there now for it.
 TEST_F(ColdTierTest, EachHotCopyHasAVersionOfItsOwn) {
   ColdBed bed(path());
   bed.add_disk("a", 64 * kMiB);

@@ -68,7 +68,12 @@ void Restorer::prefetch(route::EntryRef entry, qos::Purpose purpose) {
   take_off(std::move(flight));
 }
 
-bool Restorer::has_waiters(const Flight& flight) {
+bool Restorer::asked_into_dram(const Flight& flight) const {
+  const std::lock_guard lock(mutex_);
+  return flight.into_dram;  // of whoever has joined by now
+}
+
+bool Restorer::has_waiters(const Flight& flight) const {
   const std::lock_guard lock(mutex_);
   return !flight.waiters.empty();
 }
@@ -116,7 +121,7 @@ void Restorer::begin(const FlightRef& flight) {
 bool Restorer::worth_dram(const Flight& flight) const {
   // Either way the read counts for the order of eviction.
   const bool again = flight.device->index().touch(Place::unpack(flight.place).record);
-  if (flight.into_dram || options_.promotion == Promotion::kOnHit) return true;
+  if (options_.promotion == Promotion::kOnHit || asked_into_dram(flight)) return true;
   return options_.promotion == Promotion::kOnSecondHit && again;
 }
 

@@ -112,12 +112,13 @@ class Restorer {
   void on_bad(Flight& flight, const Error& error);
   void land(const FlightRef& flight, Result<RestoredRef> result);
   void begin_ready();
-  bool has_waiters(const Flight& flight);
+  bool has_waiters(const Flight& flight) const;
+  bool asked_into_dram(const Flight& flight) const;
 
   const ColdOptions options_;
   const Links links_;
   RestoreStats stats_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, FlightRef>
       flights_;                    // by place, from the first asker to the end
   std::deque<FlightRef> waiting_;  // of those, not begun

@@ -17,6 +17,9 @@ constexpr std::uint64_t kEvictStepMax = 64 << 20;
 constexpr int kReserveTries = 8;
 // The hand looks at so many entries before it lets others have the lock.
 constexpr std::uint64_t kStepsPerLock = 1024;
+// With a tier below, most copies may have to stay until that has taken them, and a full turn of the
+// hand would find nothing for a long time. It goes on from there the next time.
+constexpr std::uint64_t kStepsBesideLower = 64U << 10U;
 
 }  // namespace
 
@@ -286,6 +289,7 @@ route::EntryRef HotStore::next_victim() {
   for (std::uint64_t looked = 0; looked < full; looked += kStepsPerLock) {
     const std::lock_guard lock(mutex_);
     full = clock_->full_steps();
+    if (lower_ != nullptr) full = std::min(full, kStepsBesideLower);
     const std::optional<std::uint32_t> slot = clock_->next_victim(evictable, kStepsPerLock);
     if (!slot) continue;
     // Under our lock the entry's memory is there, but its last reference may just have gone.

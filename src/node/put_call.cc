@@ -99,7 +99,10 @@ void PutCall::prepare(Item& item) {
   }
   auto space = core_.hot->reserve(item.length);
   if (!space) {
-    if (space.error().code() == Code::kBackpressure) room_wanted_ += item.length;
+    if (space.error().code() == Code::kBackpressure) {
+      room_least_ = room_wanted_ == 0 ? item.length : std::min(room_least_, item.length);
+      room_wanted_ += item.length;
+    }
     return refuse(item, space.error().code(), space.error().message());
   }
   item.space = std::move(*space);
@@ -345,12 +348,12 @@ void PutCall::answer_later(std::shared_ptr<PutCall> call, rpc::Responder respond
     }
   };
   tier::ColdTier& cold = *call->core_.cold;
-  if (call->room_wait_ >= kRoomWaitMin) {
-    call->retry_ = true;  // before it may be read
-    call->retry_ = cold.offloader().wait_for_room(
-        call->room_wanted_, env::monotonic_now() + call->room_wait_, one_less);
-  }
-  if (!call->retry_) one_less();
+  const bool waits = call->room_wait_ >= kRoomWaitMin &&
+                     cold.offloader().wait_for_room(
+                         call->room_wanted_, env::monotonic_now() + call->room_wait_, one_less);
+  // Not waited for: the disks may have been quicker than we, and there is room by now.
+  call->retry_ = waits || (call->room_wanted_ != 0 && call->core_.hot->reserve(call->room_least_));
+  if (!waits) one_less();
   // Where the disk fails the value that was replaced may come back with it, one day; the put has
   // been done all the same.
   for (const Replaced& replaced : call->replaced_) {

@@ -101,6 +101,7 @@ class PutCall final : public rpc::PayloadSink {
   };
   std::vector<Replaced> replaced_;
   std::uint64_t room_wanted_ = 0;  // bytes of values that found none
+  std::uint64_t room_least_ = 0;   // of the smallest of them
   env::Nanos room_wait_ = 0;       // how long the caller may be kept waiting for it
   bool retry_ = false;             // they are to be sent again
   bool ended_ = false;

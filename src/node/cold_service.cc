@@ -142,7 +142,9 @@ Result<std::vector<DeviceStatus>> ColdService::list() {
 }
 
 Result<DeviceStatus> ColdService::add(const std::string& path, std::uint64_t size) {
-  const tier::DiskSpec disk{path, size};
+  // As in cold.disks, the size may be part of it.
+  LARDER_ASSIGN(tier::DiskSpec disk, tier::parse_disk(path));
+  if (size != 0) disk.bytes = size;
   const std::lock_guard lock(mutex_);
   for (const auto& device : core_.cold->devices()) {
     if (device->path() == disk.path) {

@@ -35,10 +35,8 @@ class Putter {
       pieces_[i] = slots_.next();
       items_[i] = {names_[i], std::span(&pieces_[i], 1)};
     }
-    CallOptions patient;
-    patient.timeout = std::chrono::seconds(60);
     PutOptions options;
-    options.timeout = patient.timeout;
+    options.timeout = std::chrono::seconds(60);
     LARDER_ASSIGN(const auto results, client_->put(items_, options));
     return first_failure(results, items_);
   }

@@ -18,8 +18,17 @@ constexpr std::size_t kValue = 64U << 10U;
 class ColdRecoveryTest : public testing::Test {
  protected:
   std::string path() const { return directory_.path(); }
-  std::string store_file(const std::string& disk) const {
-    return path() + "/" + disk + "/larder.store";
+  // The disk is in service; its scan has begun, and finds nothing until resume().
+  static std::shared_ptr<block::FaultDevice> add_stalled(ColdBed& bed) {
+    std::shared_ptr<block::FaultDevice> fault;
+    auto device = bed.open_disk("a", 64 * kMiB, [&](std::shared_ptr<block::BlockDevice> inner) {
+      fault = block::FaultDevice::create(std::move(inner), {}).value();
+      return fault;
+    });
+    EXPECT_TRUE(device);
+    fault->stall();
+    EXPECT_TRUE(bed.cold->add(*device));
+    return fault;
   }
   env::TempDirectory directory_ = env::TempDirectory::create("cold").value();
 };
@@ -130,14 +139,7 @@ TEST_F(ColdRecoveryTest, AKeyRemovedDuringTheScanDoesNotComeBack) {
     bed.cold->stop(env::monotonic_now() + 60 * env::kSecond);
   }
   ColdBed bed(path(), 2);
-  std::shared_ptr<block::FaultDevice> fault;
-  auto device = bed.open_disk("a", 64 * kMiB, [&](std::shared_ptr<block::BlockDevice> inner) {
-    fault = block::FaultDevice::create(std::move(inner), {}).value();
-    return fault;
-  });
-  ASSERT_TRUE(device);
-  fault->stall();  // the scan has begun and found nothing yet
-  ASSERT_TRUE(bed.cold->add(*device));
+  const auto fault = add_stalled(bed);
   EXPECT_TRUE(bed.cold->recovering());
   EXPECT_EQ(bed.remove("k").error().code(), Code::kNotFound);
   fault->resume();
@@ -155,14 +157,7 @@ TEST_F(ColdRecoveryTest, ServesDuringTheScan) {
     bed.cold->stop(env::monotonic_now() + 60 * env::kSecond);
   }
   ColdBed bed(path(), 2);
-  std::shared_ptr<block::FaultDevice> fault;
-  auto device = bed.open_disk("a", 64 * kMiB, [&](std::shared_ptr<block::BlockDevice> inner) {
-    fault = block::FaultDevice::create(std::move(inner), {}).value();
-    return fault;
-  });
-  ASSERT_TRUE(device);
-  fault->stall();
-  ASSERT_TRUE(bed.cold->add(*device));
+  const auto fault = add_stalled(bed);
   ASSERT_EQ(bed.put("new", make_value(2, kValue)), Code::kOk);
   EXPECT_TRUE(bed.read("new") == make_value(2, kValue));
   fault->resume();

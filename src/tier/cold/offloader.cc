@@ -386,11 +386,6 @@ AdmissionCounts Offloader::admission_counts() const {
   return admission_->node_counts();
 }
 
-bool Offloader::paused(std::uint8_t device) const {
-  const std::lock_guard lock(mutex_);
-  return admission_->is_paused(device);
-}
-
 void Offloader::forgive(std::uint8_t device) {
   const std::lock_guard lock(mutex_);
   admission_->forgive(device);

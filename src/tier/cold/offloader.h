@@ -101,7 +101,6 @@ class Offloader final : public LowerTier {
   const OffloadStats& stats() const noexcept { return stats_; }
   OffloadCounts queue_counts() const;
   AdmissionCounts admission_counts() const;
-  bool paused(std::uint8_t device) const;
   void forgive(std::uint8_t device);
   std::uint64_t memory_bytes() const;
 

@@ -130,8 +130,6 @@ Result<std::span<std::byte>> Restorer::make_room(Flight& flight) {
   flight.value = std::make_shared<Restored>();
   Restored& value = *flight.value;
   value.length_ = length;
-  value.checksum_ = flight.entry->checksum();
-  value.version_ = flight.entry->version();
   if (worth_dram(flight)) {
     if (Result<Reservation> space = links_.hot->reserve(length)) {
       value.reservation_ = std::move(*space);

@@ -25,8 +25,6 @@ class Restored {
  public:
   const std::byte* data() const noexcept { return data_; }
   std::uint64_t length() const noexcept { return length_; }
-  std::uint64_t checksum() const noexcept { return checksum_; }
-  std::uint64_t version() const noexcept { return version_; }
   // The route with its new hot copy; empty: the bytes are here alone.
   const route::EntryRef& hot() const noexcept { return hot_; }
 
@@ -34,8 +32,6 @@ class Restored {
   friend class Restorer;
   const std::byte* data_ = nullptr;
   std::uint64_t length_ = 0;
-  std::uint64_t checksum_ = 0;
-  std::uint64_t version_ = 0;
   route::EntryRef hot_;
   Reservation reservation_;
   block::AlignedBuffer buffer_;

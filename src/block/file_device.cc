@@ -17,9 +17,8 @@
 #include "block/device_lock.h"
 #include "block/file_device_state.h"
 #include "block/host_disk.h"
+#include "fileio/best_backend.h"
 #include "fileio/file_errors.h"
-#include "fileio/pool_backend.h"
-#include "fileio/uring_backend.h"
 
 namespace larder::block {
 namespace {
@@ -28,7 +27,6 @@ constexpr std::uint32_t kBlockBytes = 4096;
 constexpr std::uint32_t kSectorBytes = 512;
 constexpr std::uint32_t kOptimalBytes = 1U << 20U;  // see FileQueueOptions::piece_bytes
 constexpr std::size_t kBackendDepthMin = 8;         // a large transfer is cut into pieces
-constexpr std::size_t kPoolThreadsMax = 8;
 
 tl::unexpected<Error> refuse(const std::string& path, const std::string& why) {
   return fail(Code::kInvalidArgument, "block device " + path + ": " + why);
@@ -198,15 +196,6 @@ Result<fileio::File> open_to_use(const FileDeviceOptions& options, const fileio:
   return file;
 }
 
-Result<std::unique_ptr<fileio::IoBackend>> best_backend(std::size_t depth) {
-  auto ring = fileio::UringBackend::create({.depth = depth});
-  if (ring) return std::unique_ptr<fileio::IoBackend>(std::move(*ring));
-  if (ring.error().code() != Code::kUnsupported) return fail(ring.error());
-  LARDER_ASSIGN(auto pool, fileio::PoolBackend::create(
-                               {.depth = depth, .threads = std::min(depth, kPoolThreadsMax)}));
-  return std::unique_ptr<fileio::IoBackend>(std::move(pool));
-}
-
 }  // namespace
 
 Result<std::shared_ptr<FileDevice>> FileDevice::open(const FileDeviceOptions& options) {
@@ -228,7 +217,7 @@ Result<std::shared_ptr<FileDevice>> FileDevice::open(const FileDeviceOptions& op
   auto state = std::make_shared<FileDeviceState>(std::move(locked.file), std::move(file),
                                                  options.bytes && options.reserve);
   auto books = std::make_shared<DeviceBooks>(geometry, std::move(identity), options.health);
-  const MakeBackend make = options.make_backend ? options.make_backend : best_backend;
+  const MakeBackend make = options.make_backend ? options.make_backend : fileio::best_backend;
   return std::shared_ptr<FileDevice>(new FileDevice(std::move(books), std::move(state), make));
 }
 

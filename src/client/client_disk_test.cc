@@ -7,67 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "client/client_testing.h"
+#include "client/disk_testing.h"
 
 namespace larder::client {
 namespace {
 
-constexpr std::size_t kValue = 200'000;
-constexpr std::uint64_t kMore = 200;  // values: more than twice what DRAM holds
-
-class ClientDiskTest : public testing::TestWithParam<Path> {
+class ClientDiskTest : public testing::TestWithParam<Path>, protected DiskBed {
  protected:
-  void start(const std::string& promotion = "on_hit") {
-    nodes_.options.cold.disks = {nodes_.dir + "/disk:256MiB"};
-    nodes_.options.cold.promotion = promotion;
-    nodes_.start();
-    ASSERT_TRUE(nodes_.node);
-    client_ = nodes_.connect(GetParam());
-    ASSERT_TRUE(client_);
-  }
-  void TearDown() override {
-    client_.reset();
-    nodes_.expect_clean();
-  }
-  static std::string key(std::uint64_t i) { return "key " + std::to_string(i); }
-  void put_many(std::uint64_t from, std::uint64_t to) {
-    for (; from < to; from += 20) {
-      std::vector<std::string> names;
-      std::vector<Bytes> values;
-      std::vector<ConstBytes> pieces;
-      for (std::uint64_t i = from; i < std::min(to, from + 20); ++i) {
-        names.push_back(key(i));
-        values.push_back(make_value(i, kValue + i));
-      }
-      for (const Bytes& value : values) pieces.emplace_back(value);
-      std::vector<PutItem> items;
-      for (std::size_t i = 0; i < names.size(); ++i) {
-        items.push_back({names[i], std::span(&pieces[i], 1)});
-      }
-      const auto results = client_->put(items);
-      ASSERT_TRUE(results) << words(results);
-      for (const PutResult& result : *results) ASSERT_EQ(result.code, Code::kOk) << result.message;
-    }
-  }
-  Tier tier_of(const std::string& name) {
-    const std::string_view view = name;
-    const auto stats = client_->stat(std::span(&view, 1));
-    EXPECT_TRUE(stats) << words(stats);
-    EXPECT_EQ(stats->front().code, Code::kOk) << name;
-    return stats->front().info.tier;
-  }
-  // Until everything has a record.
-  void settle(std::uint64_t count) {
-    ASSERT_TRUE(soon([&] {
-      for (std::uint64_t i = 0; i < count; ++i) {
-        if (tier_of(key(i)) == Tier::kHot) return false;
-      }
-      return true;
-    }));
-  }
-
-  NodeFixture nodes_;
-  std::unique_ptr<Client> client_;
+  ClientDiskTest() : DiskBed(GetParam()) {}
+  void TearDown() override { end(); }
 };
 
 // No put is refused, however far the disk is behind, and every value comes back.

@@ -175,6 +175,7 @@ std::shared_ptr<Attachment> ClientCore::attachment(env::Nanos deadline) {
     attaching_ = true;
     // The node went away or was replaced: nothing that was learnt about it holds.
     cache_.clear();
+    disks_.clear();
     attachment_.reset();
   }
   auto attached = Attachment::open(pool_->options_until(deadline));
@@ -190,6 +191,7 @@ void ClientCore::forget_dead_node() {
   const std::lock_guard lock(attach_mutex_);
   if (!attachment_ || attachment_->node_alive()) return;
   cache_.clear();
+  disks_.clear();
   attachment_.reset();
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/core.h"
+#include "client/direct_list.h"
 #include "client/ops_meta.h"
 #include "larder.pb.h"
 #include "wire/keys.h"
@@ -70,6 +71,7 @@ bool GetOp::read_local(std::uint32_t item, const Route& route, Attachment& attac
 Result<bool> GetOp::local_pass() {
   // Values that a connection took along when it broke in the middle of them.
   for (; at_ < incoming_.size(); ++at_) pending_.push_back(incoming_[at_].item);
+  if (!disk_reads_.empty()) read_disks();
   if (scanned_) return pending_.empty();
   scanned_ = true;
   const auto attachment = core_.attachment(deadline());
@@ -97,7 +99,11 @@ Result<Question> GetOp::ask(Lane& lane) {
     request.add_capacities(room(i));
   }
   wire::pack_keys(core_.space(), keys, *request.mutable_keys());
+  direct_ = by_routes_ && waited() && !core_.disks().barred() &&
+            std::all_of(pending_.begin(), pending_.end(),
+                        [this](std::uint32_t i) { return tries_[i] == 0; });
   request.set_routes_only(by_routes_);
+  request.set_direct(direct_);
   asked_ = pending_;
   if (!transfer_) {
     const bool shared = core_.path() == Path::kSharedMemory;
@@ -128,6 +134,8 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
   std::uint64_t payload = 0;
   const auto attachment = by_routes_ ? core_.attachment(deadline()) : nullptr;
   inline_only_ = reply.inline_only();
+  LARDER_TRY(take_direct(reply));
+  std::size_t direct = 0;
   for (int i = 0; i < count; ++i) {
     const std::uint32_t item = asked_[static_cast<std::size_t>(i)];
     const auto code = static_cast<Code>(reply.codes(i));
@@ -143,6 +151,10 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
     }
     if (reply.sizes(i) > room(item)) {
       return fail(Code::kCorrupt, "the node sends more than was asked for");
+    }
+    if (direct < disk_items_.size() && disk_items_[direct] == item) {
+      ++direct;
+      continue;
     }
     if (!by_routes_) {
       incoming_.push_back({item, reply.sizes(i), reply.checksums(i)});
@@ -166,6 +178,67 @@ Result<rpc::PayloadSink*> GetOp::on_answer(const wire::FrameHeader& header, std:
   piece_done_ = 0;
   sum_.reset();
   return static_cast<rpc::PayloadSink*>(this);
+}
+
+// ---- what this client reads from disk itself ----
+
+Result<void> GetOp::take_direct(const pb::GetReply& reply) {
+  disk_reads_.clear();
+  disk_items_.clear();
+  if (!reply.has_direct()) return {};
+  if (!direct_) return fail(Code::kCorrupt, "the node names disks, and was not asked to");
+  LARDER_ASSIGN(DirectList list, direct_list(reply));
+  std::vector<std::shared_ptr<const fileio::File>> files;
+  for (const DirectFile& file : list.files) {
+    files.push_back(core_.disks().find(file.path, file.identity));
+  }
+  for (DirectItem& one : list.items) {
+    const std::uint32_t item = asked_[one.item];
+    DiskRead read;
+    read.bytes = reply.sizes(static_cast<int>(one.item));
+    read.checksum = reply.checksums(static_cast<int>(one.item));
+    if (read.bytes > room(item))
+      return fail(Code::kCorrupt, "the node sends more than was asked for");
+    read.file = files[one.file];
+    read.extents = std::move(one.extents);
+    if (read.file) LARDER_TRY(make_place(item, read.bytes));
+    read.into = items_[item].pieces;
+    disk_items_.push_back(item);
+    disk_reads_.push_back(std::move(read));
+  }
+  return {};
+}
+
+// What could not be opened or read, or is not what it should be, is asked of the node.
+void GetOp::read_disks() {
+  std::vector<DiskRead> reads;
+  std::vector<std::uint32_t> items;
+  for (std::size_t i = 0; i < disk_reads_.size(); ++i) {
+    if (!disk_reads_[i].file) {
+      again(disk_items_[i]);
+      continue;
+    }
+    reads.push_back(std::move(disk_reads_[i]));
+    items.push_back(disk_items_[i]);
+  }
+  disk_reads_.clear();
+  disk_items_.clear();
+  if (reads.empty()) return;
+  if (auto reader = core_.disks().borrow()) {
+    const Result<void> ended = (*reader)->read(reads, deadline());
+    if (ended || ended.error().code() != Code::kUnavailable) {
+      core_.disks().give_back(std::move(*reader));
+    }
+  }
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    if (!reads[i].good) {
+      again(items[i]);
+      continue;
+    }
+    ++read_.values;
+    read_.bytes += reads[i].bytes;
+    settle(items[i], Code::kOk, reads[i].bytes, {});
+  }
 }
 
 Result<void> GetOp::make_places() {
@@ -263,6 +336,7 @@ void GetOp::on_end(const Error* error) {
   };
   count(TransportType::kShm, copied_);
   count(TransportType::kTcp, received_);
+  count(TransportType::kIoUring, read_);
 }
 
 void GetOp::deliver(const Error* error) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// get_into: through shared memory when the node is here, else one round trip whose payload is
-// received straight into the destinations and checked on the way.
+// get_into: through shared memory when the node is here, or from its disk; else one round trip
+// whose payload is received straight into the destinations and checked on the way.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,12 @@
 
 #include "base/checksum.h"
 #include "client/attachment.h"
+#include "client/disk_reader.h"
 #include "client/op.h"
+
+namespace larder::pb {
+class GetReply;
+}
 
 namespace larder::client {
 
@@ -43,6 +48,8 @@ class GetOp final : public Op, private rpc::PayloadSink {
   // A place for the value, when places are this operation's to find.
   Result<void> make_place(std::uint32_t item, std::uint64_t bytes);
   Result<void> make_places();
+  Result<void> take_direct(const pb::GetReply& reply);
+  void read_disks();
   bool read_local(std::uint32_t item, const Route& route, Attachment& attachment);
   void settle(std::uint32_t item, Code code, std::uint64_t size, std::string_view text);
   void finish_value();
@@ -58,7 +65,11 @@ class GetOp final : public Op, private rpc::PayloadSink {
   std::vector<std::uint32_t> asked_;    // those in the round in flight
   bool scanned_ = false;                // the route cache was asked
   bool by_routes_ = false;              // the round asks for routes, not for bytes
+  bool direct_ = false;                 // and for places on disk
   bool inline_only_ = false;  // the node has no room in memory for what it reads from disk
+  // To be read from disks of this host, and which items those are.
+  std::vector<DiskRead> disk_reads_;
+  std::vector<std::uint32_t> disk_items_;
   std::vector<Incoming> incoming_;
   std::size_t at_ = 0;            // the value coming in
   std::uint64_t done_bytes_ = 0;  // of it
@@ -72,6 +83,7 @@ class GetOp final : public Op, private rpc::PayloadSink {
   };
   Moved copied_;
   Moved received_;
+  Moved read_;  // from disks
   qos::ManagedTransfers::Transfer transfer_;
 };
 

@@ -58,6 +58,8 @@ class Op : public rpc::Call {
 
  protected:
   env::Nanos deadline() const noexcept { return deadline_; }
+  // A thread waits for it, so that local_pass() may take its time.
+  bool waited() const noexcept { return !async_; }
   qos::Label label(TransportType transport, Opcode opcode) const noexcept;
   ClientCore& core_;
 

@@ -31,7 +31,7 @@ void add_policy_keys(env::ConfigSchema& schema, ColdSettings& settings) {
                 into(settings.admit_fill_first))
       .add_size("cold.admit_memory", "4MiB", {64, 1ULL << 32U},
                 "memory for keys that were asked for", into(settings.admit_memory))
-      .add_enum("cold.promotion", "on_hit", {"never", "on_hit", "on_second_hit"},
+      .add_enum("cold.promotion", "on_second_hit", {"never", "on_hit", "on_second_hit"},
                 "when a value that was read from disk stays in DRAM", into(settings.promotion));
 }
 

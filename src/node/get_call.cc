@@ -50,6 +50,36 @@ class ValueSource final : public rpc::PayloadSource {
   qos::ManagedTransfers::Transfer transfer_;
 };
 
+// What an answer says of values that the caller reads from disks.
+class DirectList {
+ public:
+  explicit DirectList(pb::GetReply& reply) : reply_(reply) {}
+  void add(std::size_t item, const tier::DirectPlace& place) {
+    pb::DirectReads& list = *reply_.mutable_direct();
+    list.add_items(static_cast<std::uint32_t>(item));
+    list.add_files(number_of(place.device->shared_file(), list));
+    list.add_extents(static_cast<std::uint32_t>(place.extent_count));
+    for (std::size_t i = 0; i < place.extent_count; ++i) {
+      list.add_offsets(place.extents[i].offset);
+      list.add_lengths(place.extents[i].bytes);
+    }
+  }
+
+ private:
+  std::uint32_t number_of(const std::optional<tier::SharedFile>& file, pb::DirectReads& list) {
+    const auto known = std::find(files_.begin(), files_.end(), &*file);
+    const auto number = static_cast<std::uint32_t>(known - files_.begin());
+    if (known != files_.end()) return number;
+    files_.push_back(&*file);
+    list.add_paths(file->path);
+    list.add_devices(file->device);
+    list.add_inodes(file->inode);
+    return number;
+  }
+  pb::GetReply& reply_;
+  std::vector<const tier::SharedFile*> files_;
+};
+
 void add_item(const GetItem& item, bool with_route, pb::GetReply& reply) {
   const route::Entry* entry = item.entry.get();
   reply.add_codes(static_cast<std::uint32_t>(item.code));
@@ -95,7 +125,10 @@ void GetCall::judge(GetItem& item) {
     }
     payload_bytes_ += length;
   }
-  must_wait_ |= !item.entry->has_hot();
+  if (item.entry->has_hot()) return;
+  if (direct_) item.place = core_.cold->restorer().offer(item.entry);
+  has_places_ |= item.place.has_value();
+  must_wait_ |= !item.place;
 }
 
 rpc::Reply GetCall::reply() {
@@ -103,6 +136,7 @@ rpc::Reply GetCall::reply() {
   body.Clear();
   auto values = std::make_unique<ValueSource>(*core_.hot);
   values->reserve(routes_only_ ? 0 : items_.size());
+  DirectList direct(body);
   std::uint64_t hits = 0;
   std::uint64_t again = 0;
   for (std::size_t i = 0; i < items_.size(); ++i) {
@@ -116,7 +150,8 @@ rpc::Reply GetCall::reply() {
     again += item.code == Code::kBackpressure ? 1 : 0;
     if (item.code != Code::kOk) continue;
     ++hits;
-    if (item.entry->has_hot()) core_.hot->touch(item.entry->hot().slot);
+    if (item.place) direct.add(i, *item.place);
+    if (!item.place && item.entry->has_hot()) core_.hot->touch(item.entry->hot().slot);
     if (!routes_only_) values->add(item);
   }
   body.set_again(again_);
@@ -138,6 +173,25 @@ rpc::Reply GetCall::reply() {
 
 // ---- what is on disk ----
 
+bool GetCall::waits(const GetItem& item) const {
+  return item.code == Code::kOk && !item.place && !item.entry->has_hot();
+}
+
+// All that wait, for another time, so that the caller can begin with what is for it to read. Those
+// to be read into DRAM meanwhile.
+std::vector<route::EntryRef> GetCall::put_off() {
+  std::vector<route::EntryRef> ahead;
+  std::uint64_t bytes = 0;
+  for (GetItem& item : items_) {
+    if (!waits(item)) continue;
+    item.code = Code::kBackpressure;
+    again_ = true;
+    bytes += item.entry->length();
+    if (bytes <= std::min(kAheadBytes, core_.hot->capacity() / 8)) ahead.push_back(item.entry);
+  }
+  return ahead;
+}
+
 // The first of them, up to a group's bytes. What follows is for another time: `ahead` of that.
 std::vector<std::size_t> GetCall::choose_group(std::vector<route::EntryRef>& ahead) {
   std::vector<std::size_t> group;
@@ -146,7 +200,7 @@ std::vector<std::size_t> GetCall::choose_group(std::vector<route::EntryRef>& ahe
   const std::uint64_t ahead_max = std::min(kAheadBytes, core_.hot->capacity() / 8);
   for (std::size_t i = 0; i < items_.size(); ++i) {
     GetItem& item = items_[i];
-    if (item.code != Code::kOk || item.entry->has_hot()) continue;
+    if (!waits(item)) continue;
     const std::uint64_t length = item.entry->length();
     if (group.empty() || bytes + length <= kGroupBytes) {
       bytes += length;
@@ -181,6 +235,14 @@ void GetCall::take(const std::vector<std::size_t>& group, std::vector<RestoreIte
 }
 
 void GetCall::answer_later(std::shared_ptr<GetCall> call, rpc::Responder responder) {
+  const qos::Purpose purpose = qos::purpose_of(call->header_.intent, call->header_.traffic_class);
+  StoreCore& core = call->core_;
+  if (call->has_places_) {
+    std::vector<route::EntryRef> ahead = call->put_off();
+    responder.complete(call->reply());
+    for (auto& entry : ahead) core.cold->restorer().prefetch(std::move(entry), purpose);
+    return;
+  }
   if (call->routes_only_ && !call->core_.cold->restorer().promotes()) {
     for (GetItem& item : call->items_) {
       if (item.code == Code::kOk && !item.entry->has_hot()) item.code = Code::kBackpressure;
@@ -192,12 +254,11 @@ void GetCall::answer_later(std::shared_ptr<GetCall> call, rpc::Responder respond
   const std::vector<std::size_t> group = call->choose_group(ahead);
   std::vector<RestoreItem> wanted(group.size());
   for (std::size_t i = 0; i < group.size(); ++i) wanted[i].entry = call->items_[group[i]].entry;
-  const qos::Purpose purpose = qos::purpose_of(call->header_.intent, call->header_.traffic_class);
   const env::Nanos started = env::monotonic_now();
   // std::function wants to be copied.
   auto shared = std::make_shared<rpc::Responder>(std::move(responder));
-  StoreCore& core = call->core_;
-  RestoreBatch::run(core, std::move(wanted), purpose, false,
+  // Who reads shared memory has no use for it anywhere else.
+  RestoreBatch::run(core, std::move(wanted), purpose, call->routes_only_,
                     [call, group, shared, started](std::vector<RestoreItem> restored) {
                       call->take(group, std::move(restored));
                       shared->complete(call->reply());

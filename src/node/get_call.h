@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@
 namespace larder::node {
 
 struct GetItem {
-  route::EntryRef entry;  // empty: nothing is there
+  route::EntryRef entry;                   // empty: nothing is there
+  std::optional<tier::DirectPlace> place;  // the caller reads it
   tier::RestoredRef value;
   std::uint64_t room = 0;  // what the caller has for it
   Code code = Code::kNotFound;
@@ -23,8 +25,12 @@ struct GetItem {
 
 class GetCall {
  public:
-  GetCall(StoreCore& core, const wire::FrameHeader& header, bool routes_only, std::size_t items)
-      : core_(core), header_(header), routes_only_(routes_only) {
+  struct Mode {
+    bool routes_only = false;  // no bytes: where they are in shared memory
+    bool direct = false;       // or on a disk of this host
+  };
+  GetCall(StoreCore& core, const wire::FrameHeader& header, Mode mode, std::size_t items)
+      : core_(core), header_(header), routes_only_(mode.routes_only), direct_(mode.direct) {
     items_.reserve(items);
   }
   // The next key. `fits`: it is one.
@@ -43,15 +49,19 @@ class GetCall {
 
  private:
   void judge(GetItem& item);
+  bool waits(const GetItem& item) const;
+  std::vector<route::EntryRef> put_off();
   std::vector<std::size_t> choose_group(std::vector<route::EntryRef>& ahead);
   void take(const std::vector<std::size_t>& group, std::vector<RestoreItem> restored);
 
   StoreCore& core_;
   const wire::FrameHeader header_;
   const bool routes_only_;
+  const bool direct_;
   std::vector<GetItem> items_;
   std::uint64_t payload_bytes_ = 0;
   bool must_wait_ = false;
+  bool has_places_ = false;
   bool again_ = false;        // some items are to be asked for again
   bool inline_only_ = false;  // by their bytes
 };

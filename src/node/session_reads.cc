@@ -49,7 +49,10 @@ Result<rpc::Intake> NodeSession::get(const wire::FrameHeader& header, std::strin
   if (static_cast<std::size_t>(get_request_.capacities_size()) != refs_.size()) {
     return fail(Code::kInvalidArgument, "get: as many capacities as keys are needed");
   }
-  GetCall call(core_, header, get_request_.routes_only(), refs_.size());
+  GetCall::Mode mode;
+  mode.routes_only = get_request_.routes_only();
+  mode.direct = mode.routes_only && get_request_.direct() && local_ && core_.share_memory;
+  GetCall call(core_, header, mode, refs_.size());
   for (std::size_t i = 0; i < refs_.size(); ++i) {
     call.add(known ? find_ahead(i) : route::EntryRef(), key_fits(refs_[i].key),
              get_request_.capacities(static_cast<int>(i)));

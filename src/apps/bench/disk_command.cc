@@ -110,7 +110,8 @@ class DiskRun {
     LARDER_ASSIGN(set_,
                   Dataset::store(*client, bytes, static_cast<std::size_t>(4 * kHotBytes / bytes)));
     context_.data = &*set_;
-    return wait_on_disk(*client, set_->keys());
+    LARDER_TRY(wait_on_disk(*client, set_->keys()));
+    return push_out_of_dram(*client, set_->keys(), context_);
   }
 
   const BenchOptions& options_;

@@ -16,6 +16,7 @@ namespace {
 constexpr env::Nanos kOnDiskPatience = 300 * env::kSecond;
 constexpr env::Nanos kOnDiskPause = 20 * env::kMilli;
 constexpr std::size_t kStatBatch = 4096;
+constexpr int kPushesMax = 8;  // of as many bytes as DRAM has
 
 // Puts values under ever new keys.
 class Putter {
@@ -193,25 +194,48 @@ Result<ProbePtr> make_disk_probe(const DiskCase& name, const DiskContext& contex
   return std::make_unique<HotGetProbe>(name, context, std::move(client), std::move(beside));
 }
 
-Result<void> wait_on_disk(Client& client, std::span<const std::string_view> keys) {
-  env::Clock& clock = env::system_clock();
-  const env::Nanos deadline = clock.now() + kOnDiskPatience;
+namespace {
+
+Result<bool> all_in(Client& client, std::span<const std::string_view> keys, auto holds) {
   while (!keys.empty()) {
     const auto some = keys.first(std::min(keys.size(), kStatBatch));
     LARDER_ASSIGN(const auto stats, client.stat(some));
-    const bool all = std::all_of(stats.begin(), stats.end(), [](const StatResult& one) {
-      return one.code == Code::kOk && one.info.tier != Tier::kHot;
-    });
-    if (all) {
-      keys = keys.subspan(some.size());
-      continue;
+    for (const StatResult& one : stats) {
+      if (one.code != Code::kOk || !holds(one.info.tier)) return false;
     }
+    keys = keys.subspan(some.size());
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<void> push_out_of_dram(Client& client, std::span<const std::string_view> keys,
+                              const DiskContext& context) {
+  LARDER_ASSIGN(const auto putter, make_putter(context, kBesideBytes, kBesideBatch, "bench/push"));
+  for (int push = 0; push < kPushesMax; ++push) {
+    for (std::uint64_t bytes = 0; bytes < context.hot_bytes; bytes += kBesideBytes * kBesideBatch) {
+      LARDER_TRY(putter->put());
+    }
+    LARDER_ASSIGN(const bool out,
+                  all_in(client, keys, [](Tier tier) { return tier == Tier::kCold; }));
+    if (out) return {};
+  }
+  return fail(Code::kInternal, "values that were to be read from disk stay in DRAM");
+}
+
+Result<void> wait_on_disk(Client& client, std::span<const std::string_view> keys) {
+  env::Clock& clock = env::system_clock();
+  const env::Nanos deadline = clock.now() + kOnDiskPatience;
+  while (true) {
+    LARDER_ASSIGN(const bool there,
+                  all_in(client, keys, [](Tier tier) { return tier != Tier::kHot; }));
+    if (there) return {};
     if (clock.now() > deadline) {
       return fail(Code::kDeadlineExceeded, "the values did not get to the disk in time");
     }
     clock.sleep(kOnDiskPause);
   }
-  return {};
 }
 
 }  // namespace larder::apps

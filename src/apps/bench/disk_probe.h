@@ -26,5 +26,9 @@ struct DiskContext {
 Result<ProbePtr> make_disk_probe(const DiskCase& name, const DiskContext& context);
 // Waits until every value has a record.
 Result<void> wait_on_disk(Client& client, std::span<const std::string_view> keys);
+// Puts others until none of these has a copy in DRAM any more. What is read from disk once does not
+// come back there, so those that were left in it would be hits in DRAM for ever.
+Result<void> push_out_of_dram(Client& client, std::span<const std::string_view> keys,
+                              const DiskContext& context);
 
 }  // namespace larder::apps

@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "block/file_device.h"
+#include "env/clock.h"
 #include "env/socket.h"
 #include "route/authority.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr const char* kStoreFile = "larder.store";
 constexpr std::uint32_t kBlockBytes = 4096;
+constexpr env::Nanos kDirectMax = 50 * env::kMilli;  // that writes stand back for direct reads
 
 // What is to be opened, and made where it is not.
 struct Location {
@@ -74,6 +76,15 @@ Result<Location> place_of(const DiskSpec& spec) {
   place.path = spec.path;
   if (S_ISREG(info.st_mode) && spec.bytes != 0) place.bytes = spec.bytes;
   return place;
+}
+
+std::optional<SharedFile> shared_file_at(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  struct stat info {};
+  if (error || ::stat(absolute.c_str(), &info) != 0) return std::nullopt;
+  return SharedFile{absolute.string(), static_cast<std::uint64_t>(info.st_dev),
+                    static_cast<std::uint64_t>(info.st_ino)};
 }
 
 Result<std::shared_ptr<block::BlockDevice>> open_device(const Location& place) {
@@ -151,6 +162,7 @@ Result<std::shared_ptr<ColdDevice>> ColdDevice::open(const DiskSpec& spec,
   made->store_ = std::move(*store);
   made->id_ = made->store_->uuid().to_string();
   made->epoch_ = std::max(epoch, made->store_->last_epoch());
+  if (!wrap) made->shared_file_ = shared_file_at(place.path);
   return made;
 }
 
@@ -183,6 +195,20 @@ Result<void> ColdDevice::stop() {
   if (writes_) writes_->stop();
   if (reads_) reads_->stop();
   return store_->close();
+}
+
+void ColdDevice::note_direct_read(std::uint64_t bytes) noexcept {
+  counters_.direct.fetch_add(1, std::memory_order_relaxed);
+  counters_.direct_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  const env::Nanos now = env::monotonic_now();
+  const env::Nanos begin = std::max(now, direct_until_.load(std::memory_order_relaxed));
+  const auto takes = static_cast<env::Nanos>(bytes);  // at 1 GB/s
+  direct_until_.store(std::min(begin + takes, now + kDirectMax), std::memory_order_relaxed);
+}
+
+bool ColdDevice::reads_waiting() const noexcept {
+  return reads_->outstanding() > 0 ||
+         env::monotonic_now() < direct_until_.load(std::memory_order_relaxed);
 }
 
 std::string ColdDevice::last_error() const {

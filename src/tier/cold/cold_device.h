@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,8 @@ struct ColdCounters {
   std::atomic<std::uint64_t> offloaded_bytes{0};
   std::atomic<std::uint64_t> restored{0};
   std::atomic<std::uint64_t> restored_bytes{0};
+  std::atomic<std::uint64_t> direct{0};  // records that clients were told to read by themselves
+  std::atomic<std::uint64_t> direct_bytes{0};
   std::atomic<std::uint64_t> write_errors{0};
   std::atomic<std::uint64_t> read_errors{0};
   std::atomic<std::uint64_t> corrupt{0};  // payloads that failed their checksum
@@ -32,6 +35,14 @@ struct ColdCounters {
   std::atomic<std::uint64_t> evicted_bytes{0};
   std::atomic<std::uint64_t> recovered{0};
   std::atomic<std::uint64_t> orphans{0};  // found at recovery, wanted by nobody
+};
+
+// A file, or a disk, that processes of this host can open for themselves.
+struct SharedFile {
+  std::string path;  // absolute
+  // As stat() says: st_dev and st_ino.
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
 };
 
 class ColdDevice {
@@ -64,6 +75,12 @@ class ColdDevice {
   ReadLane& reads() noexcept { return *reads_; }
   WriteLane& writes() noexcept { return *writes_; }
   block::BlockDevice& device() noexcept { return store_->device(); }
+  // What a client of this host may read by itself; empty: only the node can.
+  const std::optional<SharedFile>& shared_file() const noexcept { return shared_file_; }
+  // A client was told to read so much by itself: for as long as that may take, writes stand back.
+  void note_direct_read(std::uint64_t bytes) noexcept;
+  // Somebody waits for a read.
+  bool reads_waiting() const noexcept;
   const ColdCounters& counters() const noexcept { return counters_; }
   ColdCounters& counters() noexcept { return counters_; }
 
@@ -102,6 +119,8 @@ class ColdDevice {
   std::atomic<bool> out_{false};
   std::atomic<bool> broken_{false};
   std::uint64_t epoch_ = 0;
+  std::optional<SharedFile> shared_file_;
+  std::atomic<env::Nanos> direct_until_{0};
   mutable std::mutex mutex_;
   std::string last_error_;
 };

@@ -25,7 +25,7 @@ Result<DiskSpec> parse_disk(const std::string& text);
 enum class Promotion : std::uint8_t {
   kNever = 0,
   kOnHit = 1,
-  kOnSecondHit = 2,  // it was read not long ago already
+  kOnSecondHit = 2,  // it was read before, and less than DRAM holds has been read since
 };
 
 struct ColdOptions {
@@ -33,7 +33,7 @@ struct ColdOptions {
   OffloadQueueOptions queue;
   AdmissionOptions admission;
   ReuseOptions reuse;
-  Promotion promotion = Promotion::kOnHit;
+  Promotion promotion = Promotion::kOnSecondHit;
   // Of each device's capacity. Above high the least wanted records go, down to low; above critical
   // nothing is written until then. `reserve_bytes` of it stay free whatever happens.
   double high_watermark = 0.95;

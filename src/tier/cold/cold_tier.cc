@@ -55,7 +55,7 @@ class ColdTier::Writes final : public WriteSource {
     });
   }
 
-  bool reads_waiting() const noexcept override { return device_.reads().outstanding() > 0; }
+  bool reads_waiting() const noexcept override { return device_.reads_waiting(); }
 
  private:
   ColdTier& tier_;

@@ -23,7 +23,9 @@ class ColdTierTest : public testing::Test {
 };
 
 TEST_F(ColdTierTest, AValueGoesToDiskAndComesBack) {
-  ColdBed bed(path());
+  ColdBedOptions options;
+  options.cold.promotion = Promotion::kOnHit;
+  ColdBed bed(path(), 1, options);
   const auto disk = bed.add_disk("a", 64 * kMiB);
   // Whole blocks, a part of one, less than one.
   for (const std::size_t bytes : {kValue, kValue + 1, std::size_t{100}, std::size_t{1}}) {

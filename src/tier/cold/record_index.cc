@@ -2,6 +2,7 @@
 #include "tier/cold/record_index.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <new>
 #include <utility>
@@ -13,11 +14,16 @@ Result<RecordIndex> RecordIndex::create(std::uint32_t cells) {
   options.handles_max = cells;
   options.ghosts_max = std::bit_ceil(std::min(cells, 1U << 24U));
   LARDER_ASSIGN(ClockPolicy clock, ClockPolicy::create(options));
-  return RecordIndex(std::move(clock));
+  // Zeros that take no memory until they are written.
+  Stamps stamps(static_cast<std::uint8_t*>(std::calloc(std::max(cells, 1U), 1)), &std::free);
+  if (!stamps) return fail(Code::kExhausted, "no memory for the index of a disk's records");
+  return RecordIndex(std::move(clock), std::move(stamps), cells);
 }
 
 RecordIndex::RecordIndex(RecordIndex&& other) noexcept
     : clock_(std::move(other.clock_)),
+      stamps_(std::move(other.stamps_)),
+      cells_(other.cells_),
       hashes_(std::move(other.hashes_)),
       generations_(std::move(other.generations_)) {}
 
@@ -34,6 +40,7 @@ bool RecordIndex::insert(extent::RecordId id, std::uint64_t hash, std::uint64_t 
     }
   }
   if (!clock_.insert(id.cell, bytes, ClockPolicy::fingerprint(hash))) return false;
+  if (id.cell < cells_) std::atomic_ref(stamps_[id.cell]).store(0, std::memory_order_relaxed);
   hashes_[id.cell] = hash;
   generations_[id.cell] = id.generation;
   return true;
@@ -46,10 +53,13 @@ bool RecordIndex::erase(extent::RecordId id) noexcept {
   return clock_.erase(id.cell);
 }
 
-bool RecordIndex::touch(extent::RecordId id) noexcept {
-  const bool again = clock_.credit(id.cell) > 0;
+void RecordIndex::touch(extent::RecordId id) noexcept {
   clock_.touch(id.cell);
-  return again;
+}
+
+std::uint8_t RecordIndex::stamp(extent::RecordId id, std::uint8_t now) noexcept {
+  if (id.cell >= cells_) return 0;
+  return std::atomic_ref(stamps_[id.cell]).exchange(now, std::memory_order_relaxed);
 }
 
 std::optional<IndexedRecord> RecordIndex::next_victim() {
@@ -81,7 +91,7 @@ std::uint64_t RecordIndex::records() const {
 std::uint64_t RecordIndex::memory_bytes() const {
   const std::lock_guard lock(mutex_);
   return clock_.report_memory_bytes() + hashes_.capacity() * sizeof(std::uint64_t) +
-         generations_.capacity() * sizeof(std::uint32_t);
+         generations_.capacity() * (sizeof(std::uint32_t) + 1);
 }
 
 }  // namespace larder::tier

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tier/cold/restorer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/offset_allocator.h"
@@ -51,8 +52,7 @@ void Restorer::restore(route::EntryRef entry, qos::Purpose purpose, bool into_dr
 }
 
 void Restorer::prefetch(route::EntryRef entry, qos::Purpose purpose) {
-  // By another policy it might not stay, and would be read again for who asks.
-  if (options_.promotion != Promotion::kOnHit) return;
+  if (!promotes()) return;
   const std::uint64_t place = entry->cold();
   if (place == 0) return;
   FlightRef flight;
@@ -63,9 +63,26 @@ void Restorer::prefetch(route::EntryRef entry, qos::Purpose purpose) {
     flight->entry = std::move(entry);
     flight->place = place;
     flight->purpose = purpose;
+    flight->into_dram = true;
     flights_.emplace(place, flight);
   }
   take_off(std::move(flight));
+}
+
+std::optional<DirectPlace> Restorer::offer(const route::EntryRef& entry) {
+  const Place place = Place::unpack(entry->cold());
+  DirectPlace direct;
+  direct.device = links_.devices->device(place.device);
+  if (!direct.device || !direct.device->readable() || !direct.device->shared_file()) return {};
+  const bool lately = read_lately(*direct.device, place.record, entry->length());
+  if (options_.promotion == Promotion::kOnHit) return {};
+  if (options_.promotion == Promotion::kOnSecondHit && lately) return {};
+  const Result<extent::Pin> pin = direct.device->store().pin(place.record);
+  if (!pin || pin->payload_bytes() != entry->length()) return {};
+  direct.extent_count = pin->extents().size();
+  std::copy(pin->extents().begin(), pin->extents().end(), direct.extents.begin());
+  direct.device->note_direct_read(entry->length());
+  return direct;
 }
 
 bool Restorer::asked_into_dram(const Flight& flight) const {
@@ -118,11 +135,26 @@ void Restorer::begin(const FlightRef& flight) {
   flight->device->reads().submit(std::move(job));
 }
 
-bool Restorer::worth_dram(const Flight& flight) const {
-  // Either way the read counts for the order of eviction.
-  const bool again = flight.device->index().touch(Place::unpack(flight.place).record);
-  if (options_.promotion == Promotion::kOnHit || asked_into_dram(flight)) return true;
-  return options_.promotion == Promotion::kOnSecondHit && again;
+bool Restorer::worth_dram(const Flight& flight) {
+  // Who wants it there has asked already, and was counted then.
+  if (asked_into_dram(flight)) return true;
+  const bool lately =
+      read_lately(*flight.device, Place::unpack(flight.place).record, flight.entry->length());
+  return options_.promotion == Promotion::kOnHit ||
+         (options_.promotion == Promotion::kOnSecondHit && lately);
+}
+
+// A value that comes back only after more was read than DRAM holds would have left DRAM by then, so
+// keeping it there would have been in vain. The distance is kept in quarters of DRAM, in a byte for
+// each record; one that was read 255 quarters ago may pass for read just now.
+bool Restorer::read_lately(ColdDevice& device, extent::RecordId id, std::uint64_t bytes) {
+  constexpr std::uint64_t kQuarters = 4;
+  const std::uint64_t quarter = std::max<std::uint64_t>(links_.hot->capacity() / kQuarters, 1);
+  const std::uint64_t read = read_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  const auto now = static_cast<std::uint8_t>(1 + read / quarter % 255);
+  const std::uint8_t before = device.index().stamp(id, now);
+  device.index().touch(id);  // the order of eviction counts every read
+  return before != 0 && (now + 255U - before) % 255U < kQuarters;
 }
 
 Result<std::span<std::byte>> Restorer::make_room(Flight& flight) {
@@ -139,7 +171,7 @@ Result<std::span<std::byte>> Restorer::make_room(Flight& flight) {
                        static_cast<std::size_t>(OffsetAllocator::rounded(length)));
     }
   }
-  // Read ahead, and DRAM is full: not worth it. Who joins just now looks again.
+  // Read ahead, and DRAM has no room: not worth it. Who joins just now looks again.
   if (!has_waiters(flight)) return fail(gone());
   const auto room = static_cast<std::size_t>((length + kPage - 1) / kPage * kPage);
   LARDER_ASSIGN(value.buffer_, block::AlignedBuffer::create(room, kPage));

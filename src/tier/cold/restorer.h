@@ -3,11 +3,14 @@
 // policy says so, into DRAM to stay.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +48,14 @@ class DeviceTable {
   virtual std::shared_ptr<ColdDevice> device(std::uint8_t number) const = 0;
 };
 
+// Where a client of this host finds a record by itself. Nothing holds it there: whoever reads it
+// believes what has the checksum of its route, and no other bytes.
+struct DirectPlace {
+  std::shared_ptr<ColdDevice> device;
+  std::array<extent::Extent, extent::kExtentsMax> extents;
+  std::size_t extent_count = 0;
+};
+
 struct RestoreStats {
   std::atomic<std::uint64_t> flights{0};   // reads begun
   std::atomic<std::uint64_t> joined{0};    // that found one under way
@@ -79,7 +90,10 @@ class Restorer {
   //   kCancelled     the disk is being closed
   // `into_dram`: it gets a hot copy whatever the policy says, if there is room.
   void restore(route::EntryRef entry, qos::Purpose purpose, bool into_dram, Done done);
-  // The same for one that will be asked for next; nobody waits. Only where it would stay in DRAM.
+  // For a reader on this host: where the record of `entry` is, when the value need not come into
+  // DRAM by policy and its disk can be opened by others. Empty: restore() it. Counts as a read.
+  std::optional<DirectPlace> offer(const route::EntryRef& entry);
+  // Into DRAM, for one that will be asked for next; nobody waits.
   void prefetch(route::EntryRef entry, qos::Purpose purpose);
   // Values that are read stay in DRAM, mostly.
   bool promotes() const noexcept { return options_.promotion != Promotion::kNever; }
@@ -102,7 +116,8 @@ class Restorer {
   void take_off(FlightRef flight);
   void begin(const FlightRef& flight);
   Result<std::span<std::byte>> make_room(Flight& flight);
-  bool worth_dram(const Flight& flight) const;
+  bool worth_dram(const Flight& flight);
+  bool read_lately(ColdDevice& device, extent::RecordId id, std::uint64_t bytes);
   void on_read(const FlightRef& flight, Result<void> result);
   void promote(Flight& flight);
   void on_bad(Flight& flight, const Error& error);
@@ -114,6 +129,7 @@ class Restorer {
   const ColdOptions options_;
   const Links links_;
   RestoreStats stats_;
+  std::atomic<std::uint64_t> read_bytes_{0};  // from disks, ever
   mutable std::mutex mutex_;
   std::unordered_map<std::uint64_t, FlightRef>
       flights_;                    // by place, from the first asker to the end

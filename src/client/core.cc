@@ -340,13 +340,19 @@ Result<void> ClientCore::register_buffer(MutableBytes range) {
                 "register_buffer: the range is not mapped and writable: " + env::errno_text(errno));
   }
   const std::lock_guard lock(buffers_mutex_);
-  if (registered_.emplace(range.data(), range.size()).second) return {};
+  if (registered_.emplace(range.data(), range.size()).second) {
+    disks_.add_buffer(range);
+    return {};
+  }
   return fail(Code::kConflict, "register_buffer: this range is registered already");
 }
 
 Result<void> ClientCore::unregister_buffer(MutableBytes range) {
   const std::lock_guard lock(buffers_mutex_);
-  if (registered_.erase({range.data(), range.size()}) != 0) return {};
+  if (registered_.erase({range.data(), range.size()}) != 0) {
+    disks_.remove_buffer(range);
+    return {};
+  }
   return fail(Code::kInvalidArgument, "unregister_buffer: no such range is registered");
 }
 

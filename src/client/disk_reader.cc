@@ -54,11 +54,7 @@ void DiskReader::cut(std::uint32_t number, const DiskRead& read) {
 
 Result<void> DiskReader::submit(std::span<DiskRead> reads) {
   for (; submitted_ < parts_.size() && in_flight_ < kDepth; ++submitted_) {
-    Part& part = parts_[submitted_];
-    if (failed_[part.read] != 0) {
-      part.there = true;
-      continue;
-    }
+    const Part& part = parts_[submitted_];
     LARDER_TRY(queue_->submit(
         fileio::FileOp::read(*reads[part.read].file, part.offset, part.memory, submitted_)));
     ++in_flight_;
@@ -70,48 +66,67 @@ Result<void> DiskReader::submit(std::span<DiskRead> reads) {
 void DiskReader::take(std::size_t count) {
   in_flight_ -= count;
   for (std::size_t i = 0; i < count; ++i) {
-    Part& part = parts_[done_[i].tag];
+    const auto number = static_cast<std::uint32_t>(done_[i].tag);
+    Part& part = parts_[number];
+    Progress& progress = progress_[part.read];
     part.there = true;
-    if (!done_[i].ok()) failed_[part.read] = 1;
+    progress.failed |= !done_[i].ok();
+    if (progress.next == number) ready_.push_back(part.read);
   }
 }
 
-// The next part, which is there.
-void DiskReader::digest(std::span<DiskRead> reads) {
-  const Part& part = parts_[digested_++];
-  DiskRead& read = reads[part.read];
-  if (failed_[part.read] == 0) {
-    if (part.memory.size() == read.bytes) {
-      sum_.update_whole(part.memory);
-    } else {
-      sum_.update(part.memory);
-    }
+void DiskReader::digest(Progress& progress, const Part& part, DiskRead& read) {
+  if (part.memory.size() == read.bytes) {
+    read.good = checksum64(part.memory) == read.checksum;
+    return;
   }
-  const bool last = digested_ == parts_.size() || parts_[digested_].read != part.read;
-  if (!last) return;
-  read.good = failed_[part.read] == 0 && sum_.digest() == read.checksum;
-  sum_.reset();
+  if (!progress.sum) {
+    if (sums_.empty()) sums_.push_back(std::make_unique<Checksum64>());
+    progress.sum = std::move(sums_.back());
+    sums_.pop_back();
+    progress.sum->reset();
+  }
+  progress.sum->update(part.memory);
+  if (progress.next < progress.end) return;
+  read.good = progress.sum->digest() == read.checksum;
+  sums_.push_back(std::move(progress.sum));
+}
+
+// Values in the order in which they come, each from its front. False: none is there.
+bool DiskReader::digest_one(std::span<DiskRead> reads) {
+  if (ready_.empty()) return false;
+  const std::uint32_t number = ready_.back();
+  ready_.pop_back();
+  Progress& progress = progress_[number];
+  const Part& part = parts_[progress.next++];
+  ++digested_;
+  if (progress.next < progress.end && parts_[progress.next].there) ready_.push_back(number);
+  digest(progress, part, reads[number]);
+  if (progress.next == progress.end && progress.failed) reads[number].good = false;
+  return true;
 }
 
 Result<void> DiskReader::read(std::span<DiskRead> reads, env::Nanos deadline) {
   parts_.clear();
-  failed_.assign(reads.size(), 0);
+  ready_.clear();
+  progress_.clear();
   submitted_ = digested_ = 0;
-  sum_.reset();
   std::uint64_t all = 0;
   for (const DiskRead& one : reads) all += one.bytes;
   part_bytes_ = all < kMany ? kPartOfFew : kPartOfMany;
-  for (std::uint32_t i = 0; i < reads.size(); ++i) cut(i, reads[i]);
+  for (std::uint32_t i = 0; i < reads.size(); ++i) {
+    Progress& progress = progress_.emplace_back();
+    progress.next = static_cast<std::uint32_t>(parts_.size());
+    cut(i, reads[i]);
+    progress.end = static_cast<std::uint32_t>(parts_.size());
+  }
   while (digested_ < parts_.size()) {
     if (const Result<void> taken = submit(reads); !taken) {
       let_go();
       return fail(Code::kUnavailable, taken.error().message());
     }
     take(queue_->poll(done_));
-    if (parts_[digested_].there) {
-      digest(reads);
-      continue;
-    }
+    if (digest_one(reads)) continue;
     if (env::monotonic_now() >= deadline) {
       let_go();
       return fail(Code::kDeadlineExceeded, "the disk did not answer in time");
@@ -157,20 +172,43 @@ void DiskFiles::clear() {
 }
 
 Result<std::unique_ptr<DiskReader>> DiskFiles::borrow() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      auto reader = std::move(idle_.back());
-      idle_.pop_back();
-      return reader;
-    }
+  const std::lock_guard lock(mutex_);
+  if (!idle_.empty()) {
+    auto reader = std::move(idle_.back());
+    idle_.pop_back();
+    return reader;
   }
-  return DiskReader::create();
+  LARDER_ASSIGN(auto reader, DiskReader::create());
+  for (const std::span<std::byte> memory : buffers_) reader->add_buffer(memory);
+  readers_.push_back(reader.get());
+  return reader;
 }
 
 void DiskFiles::give_back(std::unique_ptr<DiskReader> reader) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kReadersKept) return idle_.push_back(std::move(reader));
+  }
+  drop(std::move(reader));
+}
+
+void DiskFiles::drop(std::unique_ptr<DiskReader> reader) {
   const std::lock_guard lock(mutex_);
-  if (idle_.size() < kReadersKept) idle_.push_back(std::move(reader));
+  std::erase(readers_, reader.get());
+}
+
+void DiskFiles::add_buffer(std::span<std::byte> memory) {
+  const std::lock_guard lock(mutex_);
+  buffers_.push_back(memory);
+  for (DiskReader* reader : readers_) reader->add_buffer(memory);
+}
+
+void DiskFiles::remove_buffer(std::span<std::byte> memory) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(buffers_, [&](std::span<std::byte> one) {
+    return one.data() == memory.data() && one.size() == memory.size();
+  });
+  for (DiskReader* reader : readers_) reader->remove_buffer(memory);
 }
 
 }  // namespace larder::client

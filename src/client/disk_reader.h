@@ -48,6 +48,10 @@ class DiskReader {
   // memory any more, however long that takes. kUnavailable: the reader is of no further use.
   Result<void> read(std::span<DiskRead> reads, env::Nanos deadline);
 
+  // Any thread: memory that many reads will go to, pinned once. Best effort.
+  void add_buffer(std::span<std::byte> memory) noexcept { queue_->add_buffer(memory); }
+  void remove_buffer(std::span<std::byte> memory) noexcept { queue_->remove_buffer(memory); }
+
  private:
   struct Part {
     std::uint32_t read = 0;
@@ -55,21 +59,30 @@ class DiskReader {
     std::span<std::byte> memory;
     bool there = false;
   };
+  // How far a value has come.
+  struct Progress {
+    std::uint32_t next = 0;  // its part to be digested
+    std::uint32_t end = 0;   // behind its last
+    bool failed = false;
+    std::unique_ptr<Checksum64> sum;  // of one with several parts, between them
+  };
   explicit DiskReader(std::unique_ptr<fileio::FileQueue> queue) : queue_(std::move(queue)) {}
   void cut(std::uint32_t number, const DiskRead& read);
   Result<void> submit(std::span<DiskRead> reads);
   void take(std::size_t count);
-  void digest(std::span<DiskRead> reads);
+  bool digest_one(std::span<DiskRead> reads);
+  void digest(Progress& progress, const Part& part, DiskRead& read);
   void let_go();
 
   std::unique_ptr<fileio::FileQueue> queue_;
   std::uint64_t part_bytes_ = 0;
   std::vector<Part> parts_;
-  std::vector<std::uint8_t> failed_;  // by read
+  std::vector<Progress> progress_;    // by read
+  std::vector<std::uint32_t> ready_;  // reads whose next part is there
   std::size_t submitted_ = 0;         // parts
   std::size_t digested_ = 0;
   std::size_t in_flight_ = 0;
-  Checksum64 sum_;
+  std::vector<std::unique_ptr<Checksum64>> sums_;  // that nobody uses
   std::vector<fileio::FileDone> done_;
 };
 
@@ -84,8 +97,13 @@ class DiskFiles {
   // Another node may have others.
   void clear();
 
+  // Readers know the buffers that are registered.
   Result<std::unique_ptr<DiskReader>> borrow();
   void give_back(std::unique_ptr<DiskReader> reader);
+  // Of a reader that is of no further use.
+  void drop(std::unique_ptr<DiskReader> reader);
+  void add_buffer(std::span<std::byte> memory);
+  void remove_buffer(std::span<std::byte> memory);  // no read uses it
 
  private:
   static constexpr std::size_t kFilesMax = 256;
@@ -99,6 +117,8 @@ class DiskFiles {
   std::atomic<bool> barred_{false};
   std::vector<Known> files_;
   std::vector<std::unique_ptr<DiskReader>> idle_;
+  std::vector<DiskReader*> readers_;  // idle and lent
+  std::vector<std::span<std::byte>> buffers_;
 };
 
 }  // namespace larder::client

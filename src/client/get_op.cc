@@ -228,6 +228,8 @@ void GetOp::read_disks() {
     const Result<void> ended = (*reader)->read(reads, deadline());
     if (ended || ended.error().code() != Code::kUnavailable) {
       core_.disks().give_back(std::move(*reader));
+    } else {
+      core_.disks().drop(std::move(*reader));
     }
   }
   for (std::size_t i = 0; i < reads.size(); ++i) {

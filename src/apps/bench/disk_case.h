@@ -24,6 +24,7 @@ struct DiskCase {
   std::uint64_t bytes = 0;  // of a value
   std::size_t batch = 1;    // values in a call
   bool busy = false;        // while puts keep the disk busy
+  bool flushed = false;     // beside bare writes that are made durable, as ours are
   Measure measure = Measure::kThroughput;
   std::optional<double> bar;
 };

@@ -21,6 +21,7 @@ namespace {
 constexpr std::uint64_t kHotBytes = 384ULL << 20U;
 constexpr std::uint64_t kMemoryBytes = 256ULL << 20U;  // of callers and of the bare disk
 constexpr std::size_t kRawDepth = 32;
+constexpr std::uint64_t kFlushEvery = 128U << 20U;  // as the node's groups
 
 // A folder for the node's disk, gone when we are.
 class DiskFolder {
@@ -86,6 +87,7 @@ class DiskRun {
     DiskShape shape;
     shape.write = name.op == DiskOp::kOffload;
     shape.block_bytes = name.bytes;
+    shape.flush_every = name.flushed ? kFlushEvery : 0;
     shape.depth = name.batch == 1 ? 1 : kRawDepth;
     for (const bool refill : {false, true}) {
       if (refill && name.batch == 1) continue;

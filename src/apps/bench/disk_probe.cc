@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "apps/bench/memory.h"
 #include "env/clock.h"
@@ -82,6 +83,7 @@ class ColdGetProbe final : public Probe {
         data_(*context.data),
         verify_(context.verify),
         client_(std::move(client)),
+        memory_(context.memory),
         slots_(context.memory, name.bytes),
         indexes_(name.batch),
         pieces_(name.batch),
@@ -90,6 +92,11 @@ class ColdGetProbe final : public Probe {
   std::uint64_t items_per_call() const override { return case_.batch; }
   std::uint64_t bytes_per_call() const override { return case_.batch * case_.bytes; }
   // In order through a set that is larger than DRAM: each is read again when it has long left.
+  // The bare disk's memory is pinned, too.
+  Result<void> begin() override {
+    if (std::exchange(registered_, true)) return {};
+    return client_->register_buffer(memory_);
+  }
   Result<void> step(std::size_t) override {
     for (std::size_t i = 0; i < case_.batch; ++i) {
       indexes_[i] = next_;
@@ -117,6 +124,8 @@ class ColdGetProbe final : public Probe {
   const Dataset& data_;
   const bool verify_;
   std::unique_ptr<Client> client_;
+  const std::span<std::byte> memory_;
+  bool registered_ = false;
   Slots slots_;
   std::size_t next_ = 0;
   std::vector<std::size_t> indexes_;

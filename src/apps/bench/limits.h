@@ -61,6 +61,7 @@ struct DiskShape {
   std::uint64_t block_bytes = 0;
   std::size_t depth = 1;
   std::size_t threads = 1;
+  std::uint64_t flush_every = 0;  // bytes written between two fdatasync; 0: none
   bool refill = false;  // a new one as soon as one has ended; else `depth` at once, when all have
 };
 std::string disk_limit_name(const DiskShape& shape, const DiskFile* file);

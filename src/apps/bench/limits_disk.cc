@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include "apps/bench/limits.h"
@@ -72,9 +73,16 @@ class DiskRing {
 
   Result<void> run_batch() {
     prepare(shape_.depth);
-    return collect(shape_.depth, shape_.depth, false);
+    LARDER_TRY(collect(shape_.depth, shape_.depth, false));
+    return flush_if_due();
   }
-  Result<void> run_refilled() { return collect(shape_.depth, 1, true); }
+  Result<void> run_refilled() {
+    LARDER_TRY(collect(shape_.depth, 1, true));
+    if (!flush_is_due()) return {};
+    LARDER_TRY(drain());
+    LARDER_TRY(flush_if_due());
+    return fill();
+  }
   Result<void> fill() {
     prepare(shape_.depth);
     return {};
@@ -82,6 +90,15 @@ class DiskRing {
   Result<void> drain() { return collect(in_flight_, in_flight_, false); }
 
  private:
+  bool flush_is_due() const noexcept {
+    return shape_.flush_every != 0 && unflushed_ >= shape_.flush_every;
+  }
+  Result<void> flush_if_due() {
+    if (!flush_is_due()) return {};
+    unflushed_ = 0;
+    if (::fdatasync(fd_) != 0) return fail(disk_error(-errno));
+    return {};
+  }
   void prepare(std::size_t count) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
       io_uring_sqe* const sqe = ::io_uring_get_sqe(&ring_);
@@ -108,6 +125,7 @@ class DiskRing {
         ::io_uring_cqe_seen(&ring_, cqe);
         ++ended;
         --in_flight_;
+        unflushed_ += shape_.block_bytes;
         if (result != static_cast<int>(shape_.block_bytes)) return fail(disk_error(result));
       }
       count -= ended;
@@ -120,6 +138,7 @@ class DiskRing {
   bool made_ = false;
   bool fixed_ = false;
   std::size_t in_flight_ = 0;
+  std::uint64_t unflushed_ = 0;
   int fd_;
   DiskShape shape_;
   Places places_;
@@ -171,15 +190,23 @@ class PoolLimit final : public Probe {
     const auto offset = static_cast<off_t>(places.next_offset());
     const ssize_t n = shape_.write ? ::pwrite(fd_, slot.data(), slot.size(), offset)
                                    : ::pread(fd_, slot.data(), slot.size(), offset);
-    if (n == static_cast<ssize_t>(slot.size())) return {};
+    if (n == static_cast<ssize_t>(slot.size())) return flush_if_due(slot.size());
     return fail(disk_error(n < 0 ? -errno : static_cast<int>(n)));
   }
 
  private:
+  Result<void> flush_if_due(std::uint64_t bytes) {
+    if (shape_.flush_every == 0) return {};
+    const std::uint64_t before = written_.fetch_add(bytes);
+    if (before / shape_.flush_every == (before + bytes) / shape_.flush_every) return {};
+    if (::fdatasync(fd_) != 0) return fail(disk_error(-errno));
+    return {};
+  }
   std::string name_;
   int fd_;
   DiskShape shape_;
   std::vector<Places> workers_;
+  std::atomic<std::uint64_t> written_{0};
 };
 
 Result<void> check_room(const DiskFile& file, const DiskShape& shape, std::size_t workers,
@@ -196,10 +223,14 @@ Result<void> check_room(const DiskFile& file, const DiskShape& shape, std::size_
 
 std::string disk_limit_name(const DiskShape& shape, const DiskFile* file) {
   const char* how = shape.refill ? "io_uring refilled" : "io_uring in batches";
-  return fmt::format("disk {} {} depth {} {}{} x{}", shape.write ? "write" : "read",
-                     base::format_size(shape.block_bytes), shape.depth,
-                     uring_allowed() ? how : "pread/pwrite",
-                     file == nullptr || file->direct() ? "" : " page cache", shape.threads);
+  const std::string flushed =
+      shape.flush_every == 0
+          ? ""
+          : " flushed every " + std::string(base::format_size(shape.flush_every));
+  return fmt::format(
+      "disk {} {} depth {} {}{}{} x{}", shape.write ? "write" : "read",
+      base::format_size(shape.block_bytes), shape.depth, uring_allowed() ? how : "pread/pwrite",
+      file == nullptr || file->direct() ? "" : " page cache", flushed, shape.threads);
 }
 
 Result<ProbePtr> make_disk_limit(const DiskFile& file, const DiskShape& shape,

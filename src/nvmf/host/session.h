@@ -102,6 +102,8 @@ class Session {
   std::size_t outgoing(std::span<iovec> into);
   void sent(std::size_t bytes);
   bool has_outgoing() const noexcept;
+  bool mid_pdu() noexcept { return !out_.empty() && out_.at(0).sent > 0; }
+  void allow_success() noexcept { limits_.success_allowed = true; }
 
   // ---- in: where the next bytes go; at least one place. `into` has room for two.
   std::size_t places(std::span<iovec> into);

@@ -78,7 +78,7 @@ Checked<void> place_data(const PduHeader& h, const Framing& framing, PduLayout& 
   }
   out.data_digest_bytes = digest ? kDigestBytes : 0;
   if (h.pdo < before) return broken(h.type, kPdoAt, "PDO is within the header");
-  if (h.pdo % framing.data_alignment != 0 || h.pdo > kAlignmentMax) {
+  if (h.pdo % framing.data_alignment != 0 || h.pdo > kHeadBytesMax) {
     return broken(h.type, kPdoAt, "PDO is not aligned as negotiated");
   }
   out.head_bytes = h.pdo;

@@ -22,8 +22,9 @@ inline constexpr std::uint16_t kDefaultPort = 4420;    // of I/O controllers
 inline constexpr std::uint16_t kDiscoveryPort = 8009;  // 3.1.1
 inline constexpr std::uint32_t kDigestBytes = 4;
 inline constexpr std::uint32_t kAlignmentMax = 128;  // of data within a PDU, bytes
-// The most that lies before the data of a PDU: header, header digest and padding.
-inline constexpr std::size_t kHeadBytesMax = 128;
+// The most that lies before the data of a PDU: header, header digest and padding. (76 bytes that
+// are padded to a multiple of 72.) PDUs that begin their data later are refused.
+inline constexpr std::size_t kHeadBytesMax = 144;
 inline constexpr std::uint32_t kDigestHeader = 1;  // bits of DGST in ICReq and ICResp
 inline constexpr std::uint32_t kDigestData = 2;
 inline constexpr std::uint32_t kTermDataMax = 128;       // of an H2C/C2HTermReq, 3.6.2.3

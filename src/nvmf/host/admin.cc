@@ -58,15 +58,17 @@ Result<Cap> Admin::enable(env::Nanos deadline) {
   LARDER_ASSIGN(const std::uint64_t bits, get_property(PropertyOffset::kCap, deadline));
   const Cap cap{bits};
   if (cap.queue_entries_max() < 2) {
-    return fail(Code::kUnsupported, "the controller has queues of less than two entries (CAP.MQES)");
+    return fail(Code::kUnsupported,
+                "the controller has queues of less than two entries (CAP.MQES)");
   }
   LARDER_TRY(set_property(PropertyOffset::kCc, Cc::enabled(cap.page_shift_min()).bits, deadline));
-  const env::Nanos until = std::min(
-      deadline, env::monotonic_now() + std::max(1U, cap.ready_timeout_ms()) * env::kMilli);
+  const env::Nanos until =
+      std::min(deadline, env::monotonic_now() + std::max(1U, cap.ready_timeout_ms()) * env::kMilli);
   for (;;) {
     LARDER_ASSIGN(const std::uint64_t status, get_property(PropertyOffset::kCsts, deadline));
     const Csts csts{static_cast<std::uint32_t>(status)};
-    if (csts.fatal()) return fail(Code::kUnavailable, "the controller reports a fatal error (CSTS)");
+    if (csts.fatal())
+      return fail(Code::kUnavailable, "the controller reports a fatal error (CSTS)");
     if (csts.ready()) return cap;
     if (env::monotonic_now() >= until) {
       return fail(Code::kUnavailable, "the controller was enabled and does not become ready");

@@ -12,8 +12,8 @@ constexpr std::uint16_t kQueuesAsked = 64;
 
 Result<DiscoveryHeader> read_header(Admin& admin, env::Nanos deadline) {
   DiscoveryHeader header;
-  LARDER_TRY(admin.read_log(LogPage::kDiscovery, 0,
-                            std::as_writable_bytes(std::span(&header, 1)), deadline));
+  LARDER_TRY(admin.read_log(LogPage::kDiscovery, 0, std::as_writable_bytes(std::span(&header, 1)),
+                            deadline));
   if (header.recfmt != 0) {
     return fail(Code::kUnsupported, "the discovery log page has format " +
                                         std::to_string(header.recfmt) + ", only 0 is known");
@@ -54,8 +54,7 @@ Result<std::vector<DiscoveredSubsystem>> discover(const ToolOptions& options) {
                 attach(options.url, std::string(kDiscoveryNqn), host, 0, deadline));
   for (int reading = 0; reading < kReadings; ++reading) {
     LARDER_ASSIGN(const DiscoveryHeader before, read_header(*attachment.admin, deadline));
-    LARDER_ASSIGN(const auto entries,
-                  read_entries(*attachment.admin, before.numrec, deadline));
+    LARDER_ASSIGN(const auto entries, read_entries(*attachment.admin, before.numrec, deadline));
     LARDER_ASSIGN(const DiscoveryHeader after, read_header(*attachment.admin, deadline));
     if (before.genctr != after.genctr || before.numrec != after.numrec) continue;
     std::vector<DiscoveredSubsystem> out;

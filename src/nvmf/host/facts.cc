@@ -13,8 +13,8 @@ constexpr std::uint16_t kAdminEntries = 32;
 constexpr std::uint64_t kTransferMax = 256ULL << 20U;  // of one operation
 constexpr std::uint32_t kOptimalBytes = 128U << 10U;   // what half the bar of 1 MiB needs
 constexpr std::uint32_t kSectorBytes = 512;
-constexpr std::size_t kListedMax = 8;  // namespaces in an error
-constexpr std::uint8_t kNsfeatAtomic = 1U << 1U;  // NAWUPF is valid
+constexpr std::size_t kListedMax = 8;                       // namespaces in an error
+constexpr std::uint8_t kNsfeatAtomic = 1U << 1U;            // NAWUPF is valid
 constexpr std::uint8_t kWriteZeroesDeallocates = 1U << 3U;  // DLFEAT
 
 std::string hex(std::span<const std::uint8_t> bytes) {

@@ -42,8 +42,7 @@ Result<NamespaceFacts> find_namespace(Admin& admin, std::optional<std::uint32_t>
                                       env::Nanos deadline);
 
 // Sizes that a target says and no device has are kUnsupported.
-Result<block::Geometry> geometry_of(const ControllerFacts& controller,
-                                    const NamespaceFacts& facts);
+Result<block::Geometry> geometry_of(const ControllerFacts& controller, const NamespaceFacts& facts);
 // The id is the namespace's UUID, else its NGUID, else its EUI-64, in this order: each is the same
 // for the same namespace on every path, the first is the one that administrators set. Without any,
 // it is made of the subsystem's NQN, its serial number and the namespace's number.

@@ -22,7 +22,7 @@ enum class Reattach : std::uint8_t {
 struct NvmeDeviceOptions {
   NvmeUrl url;  // what it says comes before the same here
   HostIdentityOptions host = {};
-  std::uint16_t queues = 64;         // I/O queues asked for; as many BlockQueues at a time
+  std::uint16_t queues = 64;          // I/O queues asked for; as many BlockQueues at a time
   std::uint16_t queue_entries = 128;  // asked for; commands of one connection, and one more
   std::uint32_t command_bytes_max = 2U << 20U;  // a longer operation becomes several commands
   env::Nanos connect_timeout = 5 * env::kSecond;
@@ -30,7 +30,7 @@ struct NvmeDeviceOptions {
   env::Nanos keep_alive = 15 * env::kSecond;  // 0: none
   Reattach reattach = Reattach::kOnce;
   env::Nanos reattach_timeout = 10 * env::kSecond;  // an operation waits so long for it
-  std::string expected_id = {};  // Identity::id; not empty: another one is an error
+  std::string expected_id = {};      // Identity::id; not empty: another one is an error
   obs::Registry* metrics = nullptr;  // outlives the device and its queues; null: none
   block::HealthLimits health = {};
 };

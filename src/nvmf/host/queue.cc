@@ -218,8 +218,7 @@ bool NvmeQueue::worth_another(const Ended& ended, Op& op) {
 void NvmeQueue::finish(std::uint32_t number) {
   Op& op = ops_[number];
   block::BlockDone& done = op.done;
-  const bool changes =
-      done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
+  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
   if (done.ok() && changes) state_->note_write(*connection_.association);
   if (done.kind == block::OpKind::kFlush) {
     if (state_->writes_lost()) {

@@ -29,13 +29,13 @@ class NvmeQueue final : public block::BlockQueue {
     block::BlockDone done;
     std::span<const block::Piece> pieces;
     TrafficClass traffic_class = TrafficClass::kLow;
-    std::uint64_t planned = 0;      // bytes that commands were sent for; of a flush 1 then
-    std::uint64_t total = 0;        // of a flush 1
-    std::uint32_t outstanding = 0;  // commands
-    std::uint8_t reissued = 0;      // commands that were sent again on the same connection
-    bool waiting = false;   // in waiting_
-    bool retried = false;   // after a loss
-    bool too_late = false;  // its command took longer than it may
+    std::uint64_t planned = 0;        // bytes that commands were sent for; of a flush 1 then
+    std::uint64_t total = 0;          // of a flush 1
+    std::uint32_t outstanding = 0;    // commands
+    std::uint8_t reissued = 0;        // commands that were sent again on the same connection
+    bool waiting = false;             // in waiting_
+    bool retried = false;             // after a loss
+    bool too_late = false;            // its command took longer than it may
     std::uint64_t writes_before = 0;  // of a flush
     env::Nanos begun = 0;
     env::Nanos wait_until = 0;  // for a connection
@@ -69,8 +69,8 @@ class NvmeQueue final : public block::BlockQueue {
   void sleep(env::Nanos deadline);
   env::Nanos next_due(env::Nanos deadline) const;
   bool idle() const noexcept {
-    return waiting_.empty() && (connection_.pair == nullptr ||
-                                connection_.pair->session().in_flight() == 0);
+    return waiting_.empty() &&
+           (connection_.pair == nullptr || connection_.pair->session().in_flight() == 0);
   }
 
   std::shared_ptr<NvmeState> state_;

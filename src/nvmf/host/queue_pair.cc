@@ -38,8 +38,8 @@ Error refusal(const PairOptions& options, const Completion& completion) {
                                      " for this host: see larder nvme discover"};
       }
       if (where.in_data && where.offset == offsetof(ConnectData, hostnqn)) {
-        return {Code::kPermissionDenied, text + "; the target does not take the host NQN " +
-                                             options.host.nqn};
+        return {Code::kPermissionDenied,
+                text + "; the target does not take the host NQN " + options.host.nqn};
       }
       return {Code::kUnavailable, text + " (offset " + std::to_string(where.offset) +
                                       (where.in_data ? " of its data)" : " of the command)")};
@@ -112,16 +112,18 @@ Result<IcResp> QueuePair::receive_answer(env::Nanos deadline) {
   const auto header = load_pdu<PduHeader>(all);
   const auto layout = layout_of(header, Direction::kToHost, Framing(), kTermDataMax);
   if (!layout) {
-    return fail(Code::kCorrupt, "this is no NVMe/TCP target: " + to_error(layout.error()).message());
+    return fail(Code::kCorrupt,
+                "this is no NVMe/TCP target: " + to_error(layout.error()).message());
   }
   const bool complains = layout->type == PduType::kC2hTermReq;
   if (!complains && layout->type != PduType::kIcResp) {
-    return fail(Code::kCorrupt, "the target answers the handshake with a " +
-                                    std::string(pdu_name(layout->type)));
+    return fail(Code::kCorrupt,
+                "the target answers the handshake with a " + std::string(pdu_name(layout->type)));
   }
   std::array<std::byte, kTermBytesMax> rest;
   const std::size_t more = layout->total() - sizeof(PduHeader);
-  LARDER_TRY(env::receive_all(fd_.get(), std::span(rest).first(std::min(more, rest.size())), deadline));
+  LARDER_TRY(
+      env::receive_all(fd_.get(), std::span(rest).first(std::min(more, rest.size())), deadline));
   if (complains) {
     std::array<std::byte, kTermBytesMax> whole{};
     std::copy_n(bytes.begin(), sizeof(PduHeader), whole.begin());
@@ -231,8 +233,8 @@ Error QueuePair::give_up(const PduFault& fault) {
   }
   close();
   if (theirs && !session_->complaint().empty()) {
-    return explain({Code::kUnavailable,
-                    "the target ended the connection: " + session_->complaint()});
+    return explain(
+        {Code::kUnavailable, "the target ended the connection: " + session_->complaint()});
   }
   return explain({Code::kCorrupt, "the target broke the protocol: " + to_error(fault).message()});
 }

@@ -20,9 +20,9 @@ struct PairOptions {
   HostIdentity host;
   bool header_digest = false;
   bool data_digest = false;
-  std::uint16_t qid = 0;           // 0: the admin queue
-  std::uint16_t cntlid = 0xFFFF;   // of an I/O queue: the controller that the admin queue got
-  std::uint16_t entries = 32;      // of the queue; one less are in flight at most; at least 2
+  std::uint16_t qid = 0;            // 0: the admin queue
+  std::uint16_t cntlid = 0xFFFF;    // of an I/O queue: the controller that the admin queue got
+  std::uint16_t entries = 32;       // of the queue; one less are in flight at most; at least 2
   std::uint32_t keep_alive_ms = 0;  // of the admin queue; 0: none
   // Of I/O queues, by Identify; admin queues take 8,192 bytes (TCP 1.0 section 3.2).
   std::uint32_t in_capsule_max = 8192;

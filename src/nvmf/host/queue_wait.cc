@@ -77,8 +77,8 @@ bool NvmeQueue::spin(env::Nanos deadline) {
   const env::Nanos end = std::min(deadline, env::monotonic_now() + kSpin);
   for (int polls = 1; ticket.granted() && env::monotonic_now() < end; ++polls) {
     advance();
-    const bool news = !ended_.empty() || connection_.pair == nullptr ||
-                      woken_.load(std::memory_order_relaxed);
+    const bool news =
+        !ended_.empty() || connection_.pair == nullptr || woken_.load(std::memory_order_relaxed);
     if (news) return true;
     if (polls % kPollsPerYield == 0 && env::yield_core()) break;
   }
@@ -175,8 +175,8 @@ void NvmeQueue::drop() {
 
 void NvmeQueue::retry_or_end(std::uint32_t number) {
   Op& op = ops_[number];
-  const bool again = state_->options().reattach == Reattach::kOnce && op.done.ok() &&
-                     !op.retried && !op.too_late && !books().health().failed();
+  const bool again = state_->options().reattach == Reattach::kOnce && op.done.ok() && !op.retried &&
+                     !op.too_late && !books().health().failed();
   if (again) {
     op.retried = true;
     op.planned = 0;

@@ -32,8 +32,9 @@ void Session::submit(const Request& request, env::Nanos now) {
   command.cid = slot.cid;
   command.flags = kPsdtSgl;
   const std::uint32_t bytes = request.data.bytes();
-  slot.in_capsule =
-      request.flow == DataFlow::kToController && bytes > 0 && bytes <= limits_.in_capsule_max;
+  // Data of Connect always travel with it, whatever the queue takes (Fabrics 1.1 section 3.3).
+  const bool fits = bytes <= limits_.in_capsule_max || command.opcode == kFabricsOpcode;
+  slot.in_capsule = request.flow == DataFlow::kToController && bytes > 0 && fits;
   command.sgl = slot.in_capsule ? Sgl::in_capsule(bytes) : Sgl::transport(bytes);
   slot.large = request.flow == DataFlow::kToHost && bytes > kSmallRead;
   if (slot.large) ++large_reads_;

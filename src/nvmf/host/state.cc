@@ -76,8 +76,8 @@ Result<void> NvmeState::begin() {
   nsid_ = found.facts.nsid;
   controller_ = found.attachment.controller;
   books_ = std::make_shared<block::DeviceBooks>(found.geometry, found.identity, options_.health);
-  counters_ = std::make_unique<NvmeCounters>(options_.metrics, options_.url.nqn,
-                                             found.association->queues);
+  counters_ =
+      std::make_unique<NvmeCounters>(options_.metrics, options_.url.nqn, found.association->queues);
   adopt(std::move(found));
   thread_ = std::thread([this] { run(); });
   return {};
@@ -105,8 +105,7 @@ Result<NvmeState::Found> NvmeState::find(env::Nanos deadline) {
   auto& association = *(out.association = std::make_shared<Association>());
   association.number = ++associations_;
   LARDER_ASSIGN(association.queues, admin.set_queues(options_.queues, deadline));
-  const std::optional<std::uint32_t> wanted =
-      nsid_ != 0 ? std::optional(nsid_) : options_.url.nsid;
+  const std::optional<std::uint32_t> wanted = nsid_ != 0 ? std::optional(nsid_) : options_.url.nsid;
   LARDER_ASSIGN(out.facts, find_namespace(admin, wanted, deadline));
   LARDER_ASSIGN(out.geometry, geometry_of(out.attachment.controller, out.facts));
   out.identity = identity_of(options_.url, out.attachment.controller, out.facts);
@@ -195,8 +194,8 @@ void NvmeState::leave(const std::shared_ptr<QueueLink>& link, QueueLink::Connect
   QueueLink::Connection closed;  // outside of the lock
   const std::lock_guard lock(mutex_);
   std::erase(links_, link);
-  const bool good = connection.pair != nullptr && connection.association == association_ &&
-                    !association_->lost;
+  const bool good =
+      connection.pair != nullptr && connection.association == association_ && !association_->lost;
   if (good) {
     idle_.push_back(std::move(connection));
   } else {
@@ -216,6 +215,7 @@ void NvmeState::lose(Association& association, const std::string& reason) {
     if (association_.get() == &association) lost_because_ = reason;
     links = links_;
   }
+  if (options_.reattach == Reattach::kNever) books_->health().fail(reason);
   for (const auto& link : links) link->waker().notify();
   waker_.notify();
 }

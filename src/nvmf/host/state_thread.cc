@@ -170,8 +170,8 @@ void NvmeState::keep_alive(env::Nanos now) {
 env::Nanos NvmeState::next_due() const {
   env::Nanos due = env::monotonic_now() + 3600 * env::kSecond;
   if (admin_->pair().open() && options_.keep_alive > 0) {
-    due = std::min(due, keep_alive_last_ + (keep_alive_sent_ ? options_.keep_alive
-                                                             : options_.keep_alive / 2));
+    due = std::min(
+        due, keep_alive_last_ + (keep_alive_sent_ ? options_.keep_alive : options_.keep_alive / 2));
   }
   const std::lock_guard lock(mutex_);
   for (const auto& link : links_) {
@@ -194,9 +194,8 @@ void NvmeState::check_namespace() {
   if (!geometry) {
     return books_->health().fail("the namespace changed: " + geometry.error().message());
   }
-  const std::string what =
-      what_changed(books_->geometry(), books_->identity(), *geometry,
-                   identity_of(options_.url, controller_, *facts));
+  const std::string what = what_changed(books_->geometry(), books_->identity(), *geometry,
+                                        identity_of(options_.url, controller_, *facts));
   if (!what.empty()) return books_->health().fail("the namespace changed: " + what);
   obs::log(obs::Level::kInfo, "nvmf_namespace_changed",
            {{"device", books_->identity().name},

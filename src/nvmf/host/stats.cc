@@ -86,8 +86,8 @@ void NvmeCounters::publish(obs::Registry& registry, const std::string& nqn) {
     expose(registry, "larder_nvmf_commands_total", "NVMe commands that ended well",
            kinds_[i].commands, labels);
     expose(registry, "larder_nvmf_bytes_total", "bytes of those", kinds_[i].bytes, labels);
-    expose(registry, "larder_nvmf_errors_total", "NVMe commands that ended badly",
-           kinds_[i].errors, labels);
+    expose(registry, "larder_nvmf_errors_total", "NVMe commands that ended badly", kinds_[i].errors,
+           labels);
     if (auto made = registry.histogram("larder_nvmf_latency_seconds",
                                        "from taking an operation to its end", labels)) {
       latency_[i] = *made;

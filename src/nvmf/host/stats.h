@@ -28,8 +28,8 @@ struct NvmeStats {
   std::uint64_t retried = 0;                    // operations that were sent again after that
   std::uint64_t keep_alive_misses = 0;
   std::uint64_t digest_errors = 0;
-  std::uint64_t events = 0;                        // asynchronous events
-  std::array<qos::ChargeVector, 2> charges;        // by TrafficClass: kHigh, kLow
+  std::uint64_t events = 0;                  // asynchronous events
+  std::array<qos::ChargeVector, 2> charges;  // by TrafficClass: kHigh, kLow
 };
 
 // Any thread.

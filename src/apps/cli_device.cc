@@ -13,6 +13,7 @@
 #include "apps/console.h"
 #include "apps/exit_codes.h"
 #include "base/units.h"
+#include "nvmf/host/url.h"
 
 namespace larder::apps {
 namespace {
@@ -103,6 +104,11 @@ Result<DeviceChange> change_of(Client& client, const DeviceFlags& flags) {
   if (flags.action != DeviceAction::kAdd) {
     LARDER_ASSIGN(change.device, whole_id(client, flags.device));
     return change;
+  }
+  if (nvmf::is_nvme_url(flags.device)) {
+    change.device = flags.device;
+    if (flags.size.empty()) return change;
+    return fail(Code::kInvalidArgument, "--size: a remote namespace is used whole");
   }
   std::error_code error;
   change.device = std::filesystem::absolute(flags.device, error).lexically_normal().string();

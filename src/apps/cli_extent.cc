@@ -12,8 +12,10 @@
 #include "apps/exit_codes.h"
 #include "apps/extent_bench.h"
 #include "base/units.h"
-#include "block/file_device.h"
+#include "block/block_device.h"
 #include "extent/inspect.h"
+#include "nvmf/host/url.h"
+#include "tier/cold/disk_place.h"
 
 namespace larder::apps {
 namespace {
@@ -136,10 +138,15 @@ class Printer {
   const bool json_;
 };
 
+Result<std::shared_ptr<block::BlockDevice>> open_store(const std::string& name) {
+  tier::Location place;
+  place.path = name;
+  place.remote = nvmf::is_nvme_url(name);
+  return tier::open_device(place, nullptr);
+}
+
 Result<int> inspect_file(const ExtentFlags& flags, bool dump) {
-  block::FileDeviceOptions file;
-  file.path = flags.path;
-  LARDER_ASSIGN(const auto device, block::FileDevice::open(file));
+  LARDER_ASSIGN(const auto device, open_store(flags.path));
   Printer printer(flags.json);
   std::uint64_t printed = 0;
   extent::InspectOptions options;
@@ -172,7 +179,7 @@ void choose(CommandLine& line, CLI::App* app, std::function<Result<int>()> run) 
 CLI::App* add_inspection(CommandLine& line, CLI::App& parent, const char* name, const char* help,
                          const std::shared_ptr<ExtentFlags>& flags, bool dump) {
   auto* app = parent.add_subcommand(name, help);
-  app->add_option("file", flags->path, "the file or disk")->required();
+  app->add_option("file", flags->path, "the file, the disk, or nvme-tcp://HOST[:PORT]/NQN[#NSID]")->required();
   app->add_flag("--json", flags->json, "one JSON object a line");
   choose(line, app, [flags, dump] { return inspect_file(*flags, dump); });
   return app;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "block/blocking.h"
 #include "extent/record_table.h"
 #include "extent/superblock.h"
@@ -41,6 +42,12 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(std::shared_ptr<block::Bl
     return fail(Code::kConflict, name + " holds the record store " + chosen.uuid.to_string() +
                                      ", not " + options.expect.to_string() +
                                      "; is it another disk than before?");
+  }
+  if (!options.heir.empty() && !chosen.clean && !chosen.owner.starts_with(options.heir)) {
+    return fail(Code::kConflict, "the record store on " + name + " was opened by " +
+                                     base::quoted(chosen.owner) +
+                                     " and not closed since, so that may still use it; if it is "
+                                     "gone for good, set cold.take_over for one start");
   }
   const Superblock before = chosen;
   // The damaged copy, or the older one, is the first to be replaced: one good one always remains.

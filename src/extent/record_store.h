@@ -45,6 +45,9 @@ struct OpenOptions {
   std::string owner = {};   // kept on the device, for people (node, process); 160 bytes, cut
   std::uint64_t epoch = 0;  // of the owner; the device keeps the highest
   Uuid expect = {};         // not nil: this device and no other
+  // Not empty: a store that was not closed is opened only where its owner's name begins so, since
+  // nothing else keeps two hosts from using it at the same time.
+  std::string heir = {};
   bool read_only = false;   // nothing is written; no reserve(), no release()
 };
 
@@ -169,7 +172,8 @@ class RecordStore {
   //   kCorrupt          neither superblock can be believed, or what it says cannot be: the message
   //                     says what to do; or the device is shorter than the store on it
   //   kVersionMismatch  of a newer program
-  //   kConflict         another device than expected; superblocks of two different stores
+  //   kConflict         another device than expected; superblocks of two different stores; in use,
+  //                     perhaps (OpenOptions::heir)
   //   kUnsupported      the device's blocks or sectors differ from those the store was made for
   // Else as of the device.
   static Result<std::unique_ptr<RecordStore>> open(std::shared_ptr<block::BlockDevice> device,

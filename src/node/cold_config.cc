@@ -14,10 +14,14 @@ constexpr std::uint64_t kRateMax = 1ULL << 50U;
 void add_policy_keys(env::ConfigSchema& schema, ColdSettings& settings) {
   using env::into;
   schema
-      .add_list("cold.disks", "", {0, 64},
-                "disks to keep values on: PATH or PATH:SIZE, a directory (its file is "
-                "PATH/larder.store), a file or a block device",
-                into(settings.disks))
+      .add_list(
+          "cold.disks", "", {0, 64},
+          "disks to keep values on: PATH or PATH:SIZE, a directory (its file is "
+          "PATH/larder.store), a file or a block device; or nvme-tcp://HOST[:PORT]/NQN[#NSID]",
+          into(settings.disks))
+      .add_bool("cold.take_over", false,
+                "open a remote disk that another node, now gone for good, has not closed",
+                into(settings.take_over))
       .add_enum("cold.mode", "passthrough", {"passthrough", "evict"},
                 "when values are written: as soon as they are stored, or when DRAM wants to drop "
                 "them",
@@ -112,6 +116,7 @@ Result<tier::ColdOptions> cold_options(const ColdSettings& settings) {
   options.admission.node.ops_per_s = settings.node_ops_per_s;
   options.admission.device.bytes_per_s = settings.disk_bytes_per_s;
   options.admission.device.ops_per_s = settings.disk_ops_per_s;
+  options.take_over = settings.take_over;
   options.scrub_every = settings.scrub_every.count();
   return options;
 }

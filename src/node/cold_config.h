@@ -34,6 +34,7 @@ struct ColdSettings {
   std::uint64_t node_ops_per_s = 0;
   std::uint64_t disk_bytes_per_s = 0;
   std::uint64_t disk_ops_per_s = 0;
+  bool take_over = false;
   std::chrono::nanoseconds scrub_every{0};
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "env/clock.h"
+#include "nvmf/host/url.h"
 #include "obs/log.h"
 
 namespace larder::node {
@@ -14,14 +15,23 @@ namespace {
 
 constexpr env::Nanos kTickEvery = 20 * env::kMilli;
 constexpr env::Nanos kReportEvery = 5 * env::kSecond;  // to the metadata service
+constexpr env::Nanos kLookForLostEvery = 200 * env::kMilli;
+
+// Its target is not there just now; nothing is wrong with what was asked for.
+bool is_away(const tier::DiskSpec& disk, const Error& error) {
+  return nvmf::is_nvme_url(disk.path) &&
+         (error.code() == Code::kUnavailable || error.code() == Code::kDeadlineExceeded);
+}
 
 }  // namespace
 
 Result<std::uint64_t> ColdService::last_epoch(const std::vector<tier::DiskSpec>& disks) {
   std::uint64_t highest = 0;
   for (const tier::DiskSpec& disk : disks) {
-    LARDER_ASSIGN(const std::uint64_t epoch, tier::ColdDevice::last_epoch(disk));
-    highest = std::max(highest, epoch);
+    const auto epoch = tier::ColdDevice::last_epoch(disk);
+    if (!epoch && is_away(disk, epoch.error())) continue;
+    if (!epoch) return fail(epoch.error());
+    highest = std::max(highest, *epoch);
   }
   return highest;
 }
@@ -46,17 +56,30 @@ Result<void> ColdService::start(std::shared_ptr<meta::MetadataBackend> backend,
                                 tier::DeviceOwner owner) {
   owner_ = std::move(owner);
   registry_ = std::make_unique<tier::DeviceRegistry>(std::move(backend), env::system_clock());
-  for (const tier::DiskSpec& disk : options_.disks) LARDER_TRY(open(disk));
+  for (const tier::DiskSpec& disk : options_.disks) {
+    const auto opened = open(disk);
+    if (opened) continue;
+    if (!is_away(disk, opened.error())) return fail(opened.error());
+    away_.add(disk.path, opened.error(), env::monotonic_now());
+  }
   // A thread of its own: the scrubber waits for disks, and nothing else may wait for it.
   executor_ = env::make_thread_executor(env::system_clock());
   executor_->add("cold", [this](env::Nanos now) {
     tick(now);
     return now + kTickEvery;
   });
+  connector_ = env::make_thread_executor(env::system_clock());
+  connector_->add("remote", [this](env::Nanos now) {
+    look_for_lost_disks(now);
+    away_.step(now);
+    return now + kLookForLostEvery;
+  });
   return {};
 }
 
 void ColdService::stop(env::Nanos deadline) {
+  if (connector_) connector_->stop();
+  connector_.reset();
   if (executor_) executor_->stop();
   executor_.reset();
   const std::lock_guard lock(mutex_);
@@ -87,6 +110,21 @@ void ColdService::report() {
   }
 }
 
+// A remote disk that failed is taken out, with its routes, and opened anew when its target is back:
+// what is on it is then found by a scan, as at a start (seed 000, "Heartbeat health").
+void ColdService::look_for_lost_disks(env::Nanos now) {
+  for (const auto& device : core_.cold->devices()) {
+    if (!device->is_remote() || !device->is_broken()) continue;
+    const Error why(Code::kUnavailable, device->last_error());
+    const Result<void> removed = remove(device->id());
+    if (!removed) {
+      obs::log(obs::Level::kWarn, "disk_not_taken_out",
+               {{"disk", device->path()}, {"error", removed.error().to_string()}});
+    }
+    away_.add(device->path(), why, now);
+  }
+}
+
 // ---- the set of disks ----
 
 Result<std::shared_ptr<tier::ColdDevice>> ColdService::open(const tier::DiskSpec& disk) {
@@ -103,8 +141,9 @@ Result<void> ColdService::enlist(tier::ColdDevice& device) {
   const extent::StoreStats stats = device.store().stats();
   tier::DeviceRecord record;
   record.id = device.id();
-  record.kind =
-      device.device().identity().kind == "disk" ? tier::DeviceKind::kRaw : tier::DeviceKind::kFile;
+  record.kind = device.is_remote()                          ? tier::DeviceKind::kRemote
+                : device.device().identity().kind == "disk" ? tier::DeviceKind::kRaw
+                                                            : tier::DeviceKind::kFile;
   record.path = device.path();
   record.owner = owner_;
   record.capacity = stats.capacity;

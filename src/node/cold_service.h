@@ -10,6 +10,7 @@
 
 #include "env/thread.h"
 #include "larder/status.h"
+#include "node/away_disks.h"
 #include "node/device_control.h"
 #include "node/store_core.h"
 #include "tier/cold/cold_tier.h"
@@ -25,14 +26,16 @@ struct ColdServiceOptions {
 // Any thread.
 class ColdService final : public DeviceControl {
  public:
-  // The highest epoch that any of the disks knows; 0: they are all new.
+  // The highest epoch that any of the disks knows; 0: they are all new. Remote ones that cannot be
+  // reached are left out.
   static Result<std::uint64_t> last_epoch(const std::vector<tier::DiskSpec>& disks);
   // Makes core.cold. Before the first request; `core` outlives it.
   static Result<std::unique_ptr<ColdService>> create(const ColdServiceOptions& options,
                                                      StoreCore& core, obs::Registry& metrics);
   ~ColdService() override;
 
-  // Takes the configured disks into service; `owner` holds a live lease in `backend`.
+  // Takes the configured disks into service; `owner` holds a live lease in `backend`. Remote ones
+  // that cannot be reached are tried again later.
   Result<void> start(std::shared_ptr<meta::MetadataBackend> backend, tier::DeviceOwner owner);
   // Writes what is owed until `deadline`; idempotent.
   void stop(env::Nanos deadline);
@@ -49,7 +52,13 @@ class ColdService final : public DeviceControl {
 
  private:
   ColdService(const ColdServiceOptions& options, StoreCore& core, obs::Registry& metrics)
-      : options_(options), core_(core), metrics_(metrics) {}
+      : options_(options),
+        core_(core),
+        metrics_(metrics),
+        away_([this](const std::string& disk) -> Result<void> {
+          LARDER_TRY(add(disk, 0));
+          return {};
+        }) {}
   Result<std::shared_ptr<tier::ColdDevice>> find(const std::string& id) const;
   Result<std::shared_ptr<tier::ColdDevice>> open(const tier::DiskSpec& disk);
   static DeviceStatus status_of(tier::ColdDevice& device);
@@ -59,6 +68,7 @@ class ColdService final : public DeviceControl {
   Result<void> add_tier_metrics();
   Result<void> add_device_metrics(const std::shared_ptr<tier::ColdDevice>& device);
   void report();
+  void look_for_lost_disks(env::Nanos now);
 
   const ColdServiceOptions options_;
   StoreCore& core_;
@@ -69,7 +79,9 @@ class ColdService final : public DeviceControl {
   std::vector<obs::CallbackHandle> series_;
   std::unordered_map<std::string, std::vector<obs::CallbackHandle>> device_series_;  // by id
   env::Nanos report_due_ = 0;
-  std::unique_ptr<env::Executor> executor_;  // last: its steps use all of the above
+  AwayDisks away_;
+  std::unique_ptr<env::Executor> executor_;   // last: its steps use all of the above
+  std::unique_ptr<env::Executor> connector_;  // waits for targets, which the other must not
 };
 
 }  // namespace larder::node

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <utility>
 
@@ -36,9 +37,13 @@ Result<tier::PageMode> page_mode(const std::string& text) {
   return fail(Code::kInvalidArgument, "hot.pages: '" + text + "' is not auto, 4k, thp or 2m");
 }
 
+// Of this host and this socket: nodes of two hosts with equal sockets are two.
 std::string id_of(const std::string& socket) {
+  char host[HOST_NAME_MAX + 1] = {};
+  static_cast<void>(::gethostname(host, sizeof host - 1));
   char name[32];
-  std::snprintf(name, sizeof(name), "node-%08x", static_cast<unsigned>(hash64(socket)));
+  std::snprintf(name, sizeof(name), "node-%08x",
+                static_cast<unsigned>(hash64(socket, hash64(host))));
   return name;
 }
 
@@ -108,6 +113,7 @@ Result<void> Node::Impl::open_cold() {
   LARDER_ASSIGN(cold_service.disks, cold_disks(options.cold));
   if (cold_service.disks.empty()) return {};
   LARDER_ASSIGN(cold_service.tier, cold_options(options.cold));
+  cold_service.tier.metrics = &registry;
   LARDER_ASSIGN(cold, ColdService::create(cold_service, core, registry));
   return cold->start(backend, {lease.stable_id, lease.epoch});
 }

@@ -75,6 +75,8 @@ class ColdDevice {
   ReadLane& reads() noexcept { return *reads_; }
   WriteLane& writes() noexcept { return *writes_; }
   block::BlockDevice& device() noexcept { return store_->device(); }
+  // Behind a network: it may come back after it failed.
+  bool is_remote() const noexcept { return remote_; }
   // What a client of this host may read by itself; empty: only the node can.
   const std::optional<SharedFile>& shared_file() const noexcept { return shared_file_; }
   // A client was told to read so much by itself: for as long as that may take, writes stand back.
@@ -119,6 +121,7 @@ class ColdDevice {
   std::atomic<bool> out_{false};
   std::atomic<bool> broken_{false};
   std::uint64_t epoch_ = 0;
+  bool remote_ = false;
   std::optional<SharedFile> shared_file_;
   std::atomic<env::Nanos> direct_until_{0};
   mutable std::mutex mutex_;

@@ -11,14 +11,20 @@
 #include "tier/cold/offload_queue.h"
 #include "tier/cold/reuse_filter.h"
 
+namespace larder::obs {
+class Registry;
+}
+
 namespace larder::tier {
 
-// A directory (its file is DIR/larder.store), a file, or a disk.
+// A directory (its file is DIR/larder.store), a file, a disk, or a remote namespace
+// (nvme-tcp://...).
 struct DiskSpec {
   std::string path;
   std::uint64_t bytes = 0;  // 0: as it is; of a new file half of what is free in its file system
 };
-// "PATH" or "PATH:SIZE"; the size has a unit ("/var/cache/larder:100GiB"). kInvalidArgument.
+// "PATH" or "PATH:SIZE"; the size has a unit ("/var/cache/larder:100GiB"). Or a URL as of
+// nvmf/host/url.h. kInvalidArgument.
 Result<DiskSpec> parse_disk(const std::string& text);
 
 // When a value that was read from a disk gets a copy in DRAM again.
@@ -45,7 +51,11 @@ struct ColdOptions {
   std::size_t write_depth = 32;
   std::uint64_t restore_bytes_max = 256U << 20U;  // being read at a time; one is always taken
   std::uint32_t write_failures_max = 8;           // of one object; then it is given up
-  env::Nanos scrub_every = 0;                     // a round through each device; 0: never
+  // Opens a remote store that its last owner, another node, has not closed. Were that node still at
+  // it, both would write.
+  bool take_over = false;
+  obs::Registry* metrics = nullptr;  // of connections to remote disks; outlives them
+  env::Nanos scrub_every = 0;        // a round through each device; 0: never
 };
 
 }  // namespace larder::tier

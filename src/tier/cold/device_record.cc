@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uint64_t kFormat = 1;
 constexpr std::array<std::string_view, kDeviceStates> kStateNames = {"healthy", "full", "draining",
                                                                      "failed", "disabled_by_admin"};
-constexpr std::array<std::string_view, 2> kKindNames = {"file", "raw"};
+constexpr std::array<std::string_view, 3> kKindNames = {"file", "raw", "remote"};
 constexpr std::string_view kUuidShape = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
 tl::unexpected<Error> wrong(std::string what) {

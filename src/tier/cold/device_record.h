@@ -25,8 +25,9 @@ inline constexpr std::size_t kDeviceStates = 5;
 std::string_view device_state_name(DeviceState state) noexcept;  // "disabled_by_admin"
 
 enum class DeviceKind : std::uint8_t {
-  kFile = 0,  // a file in a directory
-  kRaw = 1,   // a block device of this host
+  kFile = 0,    // a file in a directory
+  kRaw = 1,     // a block device of this host
+  kRemote = 2,  // a namespace behind a network
 };
 std::string_view device_kind_name(DeviceKind kind) noexcept;
 

@@ -16,7 +16,7 @@ TEST(DeviceRecord, WhatIsEncodedIsDecoded) {
   DeviceRecord record = sample_device();
   for (std::size_t state = 0; state < kDeviceStates; ++state) {
     record.state = static_cast<DeviceState>(state);
-    record.kind = state % 2 == 0 ? DeviceKind::kFile : DeviceKind::kRaw;
+    record.kind = static_cast<DeviceKind>(state % 3);
     EXPECT_EQ(decode_device(encode_device(record).value()).value(), record);
   }
   record.path = "/d/\"q\\\xc3\xa4";
@@ -44,7 +44,7 @@ TEST(DeviceRecord, WrongFieldsAreRefusedAndNamed) {
       {"uuid", [](DeviceRecord& r) { r.id.pop_back(); }},
       {"uuid", [](DeviceRecord& r) { r.id += "0"; }},
       {"uuid", [](DeviceRecord& r) { r.id[8] = '0'; }},
-      {"kind", [](DeviceRecord& r) { r.kind = static_cast<DeviceKind>(2); }},
+      {"kind", [](DeviceRecord& r) { r.kind = static_cast<DeviceKind>(3); }},
       {"state", [](DeviceRecord& r) { r.state = static_cast<DeviceState>(5); }},
       {"path", [](DeviceRecord& r) { r.path.clear(); }},
       {"path", [](DeviceRecord& r) { r.path.assign(kDevicePathBytesMax + 1, 'p'); }},

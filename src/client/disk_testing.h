@@ -21,7 +21,10 @@ class DiskBed {
  public:
   explicit DiskBed(Path path) : path_(path) {}
   void start(const std::string& promotion = "on_hit") {
-    nodes_.options.cold.disks = {nodes_.dir + "/disk:256MiB"};
+    start_on(nodes_.dir + "/disk:256MiB", promotion);
+  }
+  void start_on(const std::string& disk, const std::string& promotion = "on_hit") {
+    nodes_.options.cold.disks = {disk};
     nodes_.options.cold.promotion = promotion;
     nodes_.start();
     ASSERT_TRUE(nodes_.node);

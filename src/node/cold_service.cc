@@ -116,13 +116,20 @@ void ColdService::look_for_lost_disks(env::Nanos now) {
   for (const auto& device : core_.cold->devices()) {
     if (!device->is_remote() || !device->is_broken()) continue;
     const Error why(Code::kUnavailable, device->last_error());
-    const Result<void> removed = remove(device->id());
-    if (!removed) {
-      obs::log(obs::Level::kWarn, "disk_not_taken_out",
-               {{"disk", device->path()}, {"error", removed.error().to_string()}});
-    }
+    let_go(device);
     away_.add(device->path(), why, now);
   }
+}
+
+void ColdService::let_go(const std::shared_ptr<tier::ColdDevice>& device) {
+  const std::lock_guard lock(mutex_);
+  const std::string& id = device->id();
+  // What the metadata service says of it is late at most; it is told again when the disk is back.
+  static_cast<void>(
+      registry_->set_state(id, owner_, tier::DeviceState::kFailed, device->last_error()));
+  static_cast<void>(registry_->unregister(id, owner_));
+  device_series_.erase(id);
+  static_cast<void>(core_.cold->take_out(device));  // it cannot be closed in order
 }
 
 // ---- the set of disks ----

@@ -69,6 +69,7 @@ class ColdService final : public DeviceControl {
   Result<void> add_device_metrics(const std::shared_ptr<tier::ColdDevice>& device);
   void report();
   void look_for_lost_disks(env::Nanos now);
+  void let_go(const std::shared_ptr<tier::ColdDevice>& device);
 
   const ColdServiceOptions options_;
   StoreCore& core_;

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "block/file_device.h"
+#include "env/clock.h"
 #include "env/socket.h"
 #include "nvmf/host/device.h"
 #include "nvmf/host/url.h"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr const char* kStoreFile = "larder.store";
 constexpr std::uint32_t kBlockBytes = 4096;
+// A value that takes longer is worth less than the miss. What the URL says comes first.
+constexpr env::Nanos kRemotePatience = 5 * env::kSecond;
+constexpr env::Nanos kRemoteAway = 2 * env::kSecond;  // until a lost target is taken for gone
 
 Result<Location> in_directory(const DiskSpec& spec) {
   Location place;
@@ -86,6 +90,8 @@ Result<std::shared_ptr<block::BlockDevice>> open_device(const Location& place,
     nvmf::NvmeDeviceOptions remote;
     LARDER_ASSIGN(remote.url, nvmf::parse_nvme_url(place.path));
     remote.metrics = metrics;
+    remote.io_timeout = kRemotePatience;
+    remote.reattach_timeout = kRemoteAway;
     LARDER_ASSIGN(std::shared_ptr<block::BlockDevice> far, nvmf::NvmeDevice::open(remote));
     return far;
   }

@@ -183,6 +183,12 @@ void Restorer::on_read(const FlightRef& flight, Result<void> result) {
   ColdCounters& counters = flight->device->counters();
   if (!result) {
     if (result.error().code() == Code::kCancelled) return land(flight, fail(result.error()));
+    if (flight->device->is_remote() && result.error().code() == Code::kUnavailable) {
+      // The way to it is broken, which says nothing of the record: it will be there again.
+      counters.read_errors.fetch_add(1, std::memory_order_relaxed);
+      flight->device->set_last_error(result.error().to_string());
+      return land(flight, fail(result.error()));
+    }
     on_bad(*flight, result.error());
     return land(flight, fail(gone()));
   }

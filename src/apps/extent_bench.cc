@@ -26,6 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::size_t kDepth = 32;
 constexpr std::uint64_t kPool = 64;  // records' worth of memory
+constexpr std::uint64_t kWarmBytes = 1U << 20U;
 
 double seconds_since(env::Nanos start) {
   return static_cast<double>(env::monotonic_now() - start) / 1e9;
@@ -54,14 +55,16 @@ class Bench {
     options.bytes = flags_.bytes;
     LARDER_ASSIGN(device_, block::FileDevice::open(options));
     created_ = true;
-    LARDER_ASSIGN(memory_, block::AlignedBuffer::create(kPool * flags_.record, 4096));
+    LARDER_ASSIGN(memory_, block::AlignedBuffer::create(
+                               std::max(kPool * flags_.record, kDepth * kWarmBytes), 4096));
     std::mt19937_64 random(1);
     for (std::size_t i = 0; i + 8 <= memory_.size(); i += 8) {
       const std::uint64_t word = random();
       std::memcpy(memory_.data() + i, &word, 8);
     }
-    count_ = flags_.bytes * 9 / 10 / flags_.record;
-    LARDER_TRY(raw(block::OpKind::kWrite, 1U << 20U));  // the first write of a block costs more
+    // Room for the headers of small records, too.
+    count_ = flags_.bytes * 9 / 10 / (flags_.record + 1024);
+    LARDER_TRY(raw(block::OpKind::kWrite, kWarmBytes));  // the first write of a block costs more
     durable_.clear();
     for (std::uint64_t round = 0; round < flags_.rounds; ++round) {
       LARDER_ASSIGN(const double write, raw(block::OpKind::kWrite, flags_.record));
@@ -115,7 +118,9 @@ class Bench {
   }
 
   Result<void> offload() {
-    LARDER_TRY(extent::format(*device_, {.record_bytes = 64U << 10U, .force = true}));
+    LARDER_TRY(extent::format(
+        *device_, {.record_bytes = std::clamp<std::uint64_t>(flags_.record, 4096, 64U << 10U),
+                   .force = true}));
     LARDER_ASSIGN(auto store, extent::RecordStore::open(device_, {.owner = "bench"}));
     LARDER_TRY(store->recover({}, [](const auto&) { return extent::RecordStore::Verdict::kKeep; }));
     LARDER_ASSIGN(auto writer,

@@ -101,6 +101,9 @@ void add_disk(CLI::App& app, Arguments& arguments) {
   app.add_option("--dir", arguments.options.directory,
                  "where the node's disk is made, and the file of the bare one; default: $TMPDIR or "
                  "/tmp");
+  app.add_flag(
+      "--remote", arguments.options.remote,
+      "gets from a namespace in the memory of a target of our own, beside bare reads of it");
   app.add_option("--file-bytes", arguments.file_bytes,
                  "of the bare file, 1GiB to 1TiB; the node's disk has four times that");
   app.add_option("--node-flag", arguments.options.node_flags,

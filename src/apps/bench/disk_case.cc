@@ -33,12 +33,25 @@ std::vector<DiskCase> all_cases() {
   };
 }
 
+constexpr double kRemoteBar = 0.85;
+
+std::vector<DiskCase> remote_cases() {
+  using enum DiskOp;
+  using enum Measure;
+  return {
+      {"remote.get.1MiB.b1", kGet, kMiB, 1, false, false, kLatency, kRemoteBar},
+      {"remote.get.1MiB.b64", kGet, kMiB, 64, false, false, kThroughput, kRemoteBar},
+      {"remote.get.128KiB.b256", kGet, 128 * kKiB, 256, false, false, kThroughput, kRemoteBar},
+  };
+}
+
 }  // namespace
 
-Result<std::vector<DiskCase>> select_disk_cases(const std::vector<std::string>& filters) {
+Result<std::vector<DiskCase>> select_disk_cases(const std::vector<std::string>& filters,
+                                                bool remote) {
   LARDER_ASSIGN(const NameFilter filter, NameFilter::create(filters));
   std::vector<DiskCase> chosen;
-  for (DiskCase& one : all_cases()) {
+  for (DiskCase& one : remote ? remote_cases() : all_cases()) {
     if (filter.matches(one.name)) chosen.push_back(std::move(one));
   }
   if (chosen.empty()) {

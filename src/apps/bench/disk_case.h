@@ -31,6 +31,8 @@ struct DiskCase {
 
 // Those whose names a regular expression of `filters` finds; all without one. kInvalidArgument:
 // none does.
-Result<std::vector<DiskCase>> select_disk_cases(const std::vector<std::string>& filters);
+// `remote`: those of a disk behind a network.
+Result<std::vector<DiskCase>> select_disk_cases(const std::vector<std::string>& filters,
+                                                bool remote);
 
 }  // namespace larder::apps

@@ -12,14 +12,18 @@
 #include "apps/bench/disk_probe.h"
 #include "apps/bench/limits.h"
 #include "apps/bench/memory.h"
+#include "apps/bench/nvmf_probe.h"
+#include "apps/bench/nvmf_target_process.h"
 #include "apps/console.h"
 #include "base/units.h"
+#include "nvmf/host/device.h"
 
 namespace larder::apps {
 namespace {
 
 constexpr std::uint64_t kHotBytes = 384ULL << 20U;
 constexpr std::uint64_t kMemoryBytes = 256ULL << 20U;  // of callers and of the bare disk
+constexpr std::uint64_t kRemoteBytes = 4ULL << 30U;    // of the namespace
 constexpr std::size_t kRawDepth = 32;
 constexpr std::uint64_t kFlushEvery = 128U << 20U;  // as the node's groups
 
@@ -40,22 +44,27 @@ class DiskFolder {
   const std::string path_;
 };
 
+// What the cases stand beside: as many operations in flight as the case allows the node.
+class BareDisk {
+ public:
+  virtual ~BareDisk() = default;
+  // `set`: what the gets of the case read.
+  virtual Result<std::vector<ProbePtr>> beside(const DiskCase& name, const Dataset* set) = 0;
+};
+
 class DiskRun {
  public:
-  // `file` is for the bare disk's writes; `store` is the node's own.
-  DiskRun(const BenchOptions& options, const NodeSession& session, const DiskFile& file,
-          std::string store, std::span<std::byte> ours, std::span<std::byte> raw)
+  DiskRun(const BenchOptions& options, const NodeSession& session, BareDisk& bare,
+          std::span<std::byte> ours)
       : options_(options),
-        file_(file),
-        store_(std::move(store)),
-        raw_(raw),
+        bare_(bare),
         context_{session, ours, kHotBytes, nullptr, options.verify} {}
 
   Result<BenchRow> measure(const DiskCase& name) {
     if (name.op == DiskOp::kGet) LARDER_TRY(bring_set(name.bytes));
     std::vector<ProbePtr> limits;
     if (options_.limits && name.bar) {
-      LARDER_ASSIGN(limits, bare_disk(name));
+      LARDER_ASSIGN(limits, bare_.beside(name, set_ ? &*set_ : nullptr));
     }
     LARDER_ASSIGN(const ProbePtr ours, make_disk_probe(name, context_));
     LARDER_ASSIGN(const Pair pair, run_pair(limits, name.measure, *ours, options_.rhythm()));
@@ -73,37 +82,6 @@ class DiskRun {
   }
 
  private:
-  // As many in flight as the case allows the node, both ways to keep them so.
-  // Bare reads are of the same bytes: a disk, or the machine below a virtual one, may have others
-  // in a cache.
-  Result<std::vector<ProbePtr>> bare_disk(const DiskCase& name) {
-    const DiskFile* file = &file_;
-    if (name.op == DiskOp::kGet) {
-      const std::uint64_t bytes = set_->value_bytes() * set_->keys().size();
-      LARDER_ASSIGN(stored_, DiskFile::open(store_, data_begin(), bytes / 16 * 15));
-      file = stored_.get();
-    }
-    std::vector<ProbePtr> limits;
-    DiskShape shape;
-    shape.write = name.op == DiskOp::kOffload;
-    shape.block_bytes = name.bytes;
-    shape.flush_every = name.flushed ? kFlushEvery : 0;
-    shape.depth = name.batch == 1 ? 1 : kRawDepth;
-    for (const bool refill : {false, true}) {
-      if (refill && name.batch == 1) continue;
-      shape.refill = refill;
-      LARDER_ASSIGN(ProbePtr limit, make_disk_limit(*file, shape, raw_));
-      limits.push_back(std::move(limit));
-    }
-    return limits;
-  }
-
-  // Where values begin in a store (docs/formats/extent.md): behind a header cell of 512 bytes for
-  // every 64 KiB. They fill it from there.
-  std::uint64_t data_begin() const {
-    return 4 * options_.file_bytes / (64U << 10U) * 512 + (2U << 20U);
-  }
-
   // The set of one size at a time, four times what DRAM holds, on disk.
   Result<void> bring_set(std::uint64_t bytes) {
     if (set_ && set_->value_bytes() == bytes) return {};
@@ -117,36 +95,87 @@ class DiskRun {
   }
 
   const BenchOptions& options_;
-  const DiskFile& file_;
-  const std::string store_;
-  std::unique_ptr<DiskFile> stored_;
-  std::span<std::byte> raw_;
+  BareDisk& bare_;
   DiskContext context_;
   std::optional<Dataset> set_;
 };
 
+// A file beside the node's own.
+class BareFile final : public BareDisk {
+ public:
+  // `file` is for writes; `store` is the node's own.
+  BareFile(const BenchOptions& options, const DiskFile& file, std::string store,
+           std::span<std::byte> memory)
+      : options_(options), file_(file), store_(std::move(store)), memory_(memory) {}
+
+  // Both ways to keep them in flight. Reads are of the same bytes: a disk, or the machine below a
+  // virtual one, may have others in a cache.
+  Result<std::vector<ProbePtr>> beside(const DiskCase& name, const Dataset* set) override {
+    const DiskFile* file = &file_;
+    if (name.op == DiskOp::kGet) {
+      const std::uint64_t bytes = set->value_bytes() * set->keys().size();
+      LARDER_ASSIGN(stored_, DiskFile::open(store_, data_begin(), bytes / 16 * 15));
+      file = stored_.get();
+    }
+    std::vector<ProbePtr> limits;
+    DiskShape shape;
+    shape.write = name.op == DiskOp::kOffload;
+    shape.block_bytes = name.bytes;
+    shape.flush_every = name.flushed ? kFlushEvery : 0;
+    shape.depth = name.batch == 1 ? 1 : kRawDepth;
+    for (const bool refill : {false, true}) {
+      if (refill && name.batch == 1) continue;
+      shape.refill = refill;
+      LARDER_ASSIGN(ProbePtr limit, make_disk_limit(*file, shape, memory_));
+      limits.push_back(std::move(limit));
+    }
+    return limits;
+  }
+
+ private:
+  // Where values begin in a store (docs/formats/extent.md): behind a header cell of 512 bytes for
+  // every 64 KiB. They fill it from there.
+  std::uint64_t data_begin() const {
+    return 4 * options_.file_bytes / (64U << 10U) * 512 + (2U << 20U);
+  }
+
+  const BenchOptions& options_;
+  const DiskFile& file_;
+  const std::string store_;
+  std::unique_ptr<DiskFile> stored_;
+  std::span<std::byte> memory_;
+};
+
+// The namespace that the node keeps its records on, read by a second host.
+class BareNamespace final : public BareDisk {
+ public:
+  BareNamespace(std::shared_ptr<nvmf::NvmeDevice> device, std::span<std::byte> memory)
+      : device_(std::move(device)), memory_(memory) {}
+
+  Result<std::vector<ProbePtr>> beside(const DiskCase& name, const Dataset*) override {
+    NvmfCase bare;
+    bare.bytes = name.bytes;
+    bare.depth = name.batch == 1 ? 1 : kRawDepth;
+    bare.name = fmt::format("nvme-tcp read {} depth {}", base::format_size(bare.bytes), bare.depth);
+    std::vector<ProbePtr> limits;
+    LARDER_ASSIGN(ProbePtr limit, make_nvmf_probe(bare, *device_, memory_));
+    limits.push_back(std::move(limit));
+    return limits;
+  }
+
+ private:
+  std::shared_ptr<nvmf::NvmeDevice> device_;
+  std::span<std::byte> memory_;
+};
+
 }  // namespace
 
-Result<void> list_disk_cases(const BenchOptions& options) {
-  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases));
-  std::string text;
-  for (const DiskCase& name : cases) text += name.name + "\n";
-  return print(text);
-}
+namespace {
 
-Result<void> bench_disk(const BenchOptions& options) {
-  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases));
-  const DiskFolder folder(options.directory);
-  BenchOptions node = options;
-  node.addresses.clear();
-  node.node_flags.push_back(
-      fmt::format("--cold.disks={}:{}", folder.path(), base::format_size(4 * options.file_bytes)));
-  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
-  LARDER_ASSIGN(const auto file,
-                DiskFile::create(options.directory, options.file_bytes, options.seed));
+Result<void> run_cases(const BenchOptions& options, const NodeSession& session, BareDisk& bare) {
+  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases, options.remote));
   LARDER_ASSIGN(const Mapping ours, Mapping::private_memory(kMemoryBytes));
-  LARDER_ASSIGN(const Mapping raw, Mapping::private_memory(kMemoryBytes));
-  DiskRun run(options, *session, *file, folder.path() + "/larder.store", ours.bytes(), raw.bytes());
+  DiskRun run(options, session, bare, ours.bytes());
   std::vector<BenchRow> rows;
   LARDER_TRY(print(table_head(true)));
   for (const DiskCase& name : cases) {
@@ -158,6 +187,48 @@ Result<void> bench_disk(const BenchOptions& options) {
   }
   if (!options.json_file.empty()) LARDER_TRY(write_json(options.json_file, rows));
   return judge_all(rows, options.check);
+}
+
+Result<void> bench_file(const BenchOptions& options) {
+  const DiskFolder folder(options.directory);
+  BenchOptions node = options;
+  node.addresses.clear();
+  node.node_flags.push_back(
+      fmt::format("--cold.disks={}:{}", folder.path(), base::format_size(4 * options.file_bytes)));
+  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
+  LARDER_ASSIGN(const auto file,
+                DiskFile::create(options.directory, options.file_bytes, options.seed));
+  LARDER_ASSIGN(const Mapping raw, Mapping::private_memory(kMemoryBytes));
+  BareFile bare(options, *file, folder.path() + "/larder.store", raw.bytes());
+  return run_cases(options, *session, bare);
+}
+
+Result<void> bench_namespace(const BenchOptions& options) {
+  LARDER_ASSIGN(const auto target, NvmfTargetProcess::start(kRemoteBytes));
+  BenchOptions node = options;
+  node.addresses.clear();
+  node.node_flags.push_back("--cold.disks=" + target->url());
+  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
+  nvmf::NvmeDeviceOptions remote;
+  LARDER_ASSIGN(remote.url, nvmf::parse_nvme_url(target->url()));
+  LARDER_ASSIGN(auto device, nvmf::NvmeDevice::open(remote));
+  LARDER_ASSIGN(const Mapping raw, Mapping::private_memory(kMemoryBytes));
+  BareNamespace bare(std::move(device), raw.bytes());
+  return run_cases(options, *session, bare);
+}
+
+}  // namespace
+
+Result<void> list_disk_cases(const BenchOptions& options) {
+  LARDER_ASSIGN(const auto cases, select_disk_cases(options.cases, options.remote));
+  std::string text;
+  for (const DiskCase& name : cases) text += name.name + "\n";
+  return print(text);
+}
+
+Result<void> bench_disk(const BenchOptions& options) {
+  LARDER_TRY(select_disk_cases(options.cases, options.remote));  // before the work
+  return options.remote ? bench_namespace(options) : bench_file(options);
 }
 
 }  // namespace larder::apps

@@ -47,9 +47,9 @@ get_guest() {
   mapfile -t missing < <(missing_of "${GUEST[@]}")
   if [[ ${#missing[@]} -gt 0 ]]; then
     say "installing ${missing[*]} (for tests in a QEMU guest)"
-    { root="$(root_prefix)" && $root apt-get update -qq && $root env \
-      DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } ||
-      say "they cannot be installed here"
+    { root="$(root_prefix)" && $root apt-get update -qq &&
+      $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        "${missing[@]}"; } || say "they cannot be installed here"
   fi
   "$(dirname "${BASH_SOURCE[0]}")"/../tests/nvmf_guest/make_guest.sh \
     "$(dirname "${BASH_SOURCE[0]}")"/../build/guest || say "tests in the guest will be skipped"

@@ -48,6 +48,14 @@ Result<void> make_private_parent(const std::string& path) {
   return fail(Code::kInvalidArgument, "cannot make " + parent + ": " + errno_text(errno));
 }
 
+std::string state_directory() {
+  const char* const state = ::secure_getenv("XDG_STATE_HOME");
+  if (state != nullptr && *state == '/') return std::string(state) + "/larder";
+  const char* const home = ::secure_getenv("HOME");
+  if (home != nullptr && *home == '/') return std::string(home) + "/.local/state/larder";
+  return {};
+}
+
 Result<std::string> read_token_file(const std::string& path) {
   struct stat info {};
   // Without O_NONBLOCK a FIFO would keep us waiting for a writer.

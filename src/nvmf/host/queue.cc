@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// How operations become commands, and how they end.
+#include "nvmf/host/queue.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "nvmf/host/queue_impl.h"
+
+namespace larder::nvmf {
+namespace {
+
+constexpr std::uint8_t kReissuesMax = 2;  // of an operation's commands
+constexpr std::uint64_t kDsmBlocksMax = ~std::uint32_t{0};
+constexpr std::size_t kBatch = 32;
+constexpr env::Nanos kLinger = 5 * env::kSecond;  // of a queue that is destroyed
+
+struct Fate {
+  Code code = Code::kUnavailable;
+  int sys_errno = 0;
+};
+
+// What became of the operation whose command ended so.
+Fate fate_of(const Status& status) {
+  switch (status.code) {
+    case Sc::kLbaOutOfRange:
+    case Sc::kInvalidNamespace:
+      return {Code::kConflict, 0};  // it shrank, or is gone
+    case Sc::kCapacityExceeded:
+      return {Code::kExhausted, ENOSPC};
+    case Sc::kNamespaceWriteProtected:
+    case Sc::kAccessDenied:
+      return {Code::kUnavailable, EROFS};
+    case Sc::kUnrecoveredRead:
+    case Sc::kWriteFault:
+    case Sc::kInternalError:
+      return {Code::kUnavailable, EIO};
+    default:
+      return {Code::kUnavailable, 0};
+  }
+}
+
+bool is_passing(const Status& status) {
+  if (status.do_not_retry) return false;
+  return status.code == Sc::kTransientTransport || status.code == Sc::kNamespaceNotReady;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<block::BlockQueue>> make_nvme_queue(std::shared_ptr<NvmeState> state,
+                                                           std::size_t depth) {
+  LARDER_ASSIGN(NvmeState::Entry entry, state->enter());
+  return std::unique_ptr<block::BlockQueue>(
+      std::make_unique<NvmeQueue>(std::move(state), std::move(entry), depth));
+}
+
+NvmeQueue::NvmeQueue(std::shared_ptr<NvmeState> state, NvmeState::Entry entry, std::size_t depth)
+    : BlockQueue(state->books(), depth),
+      state_(std::move(state)),
+      link_(std::move(entry.link)),
+      connection_(std::move(entry.connection)),
+      ops_(depth) {
+  free_.reserve(depth);
+  for (std::size_t i = depth; i-- > 0;) free_.push_back(static_cast<std::uint32_t>(i));
+}
+
+NvmeQueue::~NvmeQueue() {
+  if (!quiesce(env::monotonic_now() + kLinger)) lose("a queue was closed with commands in flight");
+  state_->leave(link_, std::move(connection_));
+}
+
+// ---- operations become commands
+
+Result<void> NvmeQueue::take(const block::BlockOp& op) {
+  const std::uint32_t number = free_.back();
+  free_.pop_back();
+  Op& slot = ops_[number];
+  slot = Op();
+  slot.done = {op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id};
+  slot.pieces = op.pieces;
+  slot.traffic_class = op.purpose.traffic_class;
+  slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
+  now_ = slot.begun = env::monotonic_now();
+  slot.wait_until = now_ + state_->options().reattach_timeout;
+  if (op.kind == block::OpKind::kFlush) slot.writes_before = state_->writes();
+  enqueue(number);
+  // On one that is lost it would only use up its second chance.
+  if (connection_.pair != nullptr && !connection_.association->lost.load()) issue();
+  return {};
+}
+
+void NvmeQueue::enqueue(std::uint32_t number) {
+  if (std::exchange(ops_[number].waiting, true)) return;
+  waiting_.push_back(number);
+}
+
+void NvmeQueue::issue() {
+  while (!waiting_.empty() && connection_.pair->session().room() > 0) {
+    if (!issue_one(waiting_.front())) return;
+  }
+}
+
+// False: the first in the queue has to wait for its own commands.
+bool NvmeQueue::issue_one(std::uint32_t number) {
+  Op& op = ops_[number];
+  if (op.planned < op.total) {
+    // The ranges of a discard lie in the operation, one at a time.
+    const bool busy = op.range_piece.data != nullptr && op.outstanding > 0;
+    if (busy) return false;
+    Request request = next_request(op);
+    request.owner = number;
+    connection_.pair->session().submit(request, now_);
+    ++op.outstanding;
+  }
+  if (op.planned < op.total) return true;
+  op.waiting = false;
+  waiting_.pop_front();
+  if (op.outstanding == 0) finish(number);
+  return true;
+}
+
+Request NvmeQueue::next_request(Op& op) {
+  Request out;
+  out.command.nsid = state_->nsid();
+  if (op.done.kind == block::OpKind::kFlush) {
+    out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kFlush);
+    op.planned = 1;
+    return out;
+  }
+  const std::uint64_t left = op.total - op.planned;
+  const std::uint64_t offset = op.done.offset + op.planned;
+  if (op.done.kind == block::OpKind::kDiscard) return discard_request(op, offset, left);
+  const std::uint32_t block = geometry().block_bytes;
+  const auto bytes = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(left, connection_.association->command_bytes_max));
+  const bool reads = op.done.kind == block::OpKind::kRead;
+  out.command.opcode = static_cast<std::uint8_t>(reads ? IoOpcode::kRead : IoOpcode::kWrite);
+  out.command.set_range(offset / block, bytes / block);
+  out.flow = reads ? DataFlow::kToHost : DataFlow::kToController;
+  out.data = PieceWindow(op.pieces, op.planned, bytes);
+  op.planned += bytes;
+  state_->counters().charge(op.done.kind, op.traffic_class, bytes);
+  return out;
+}
+
+Request NvmeQueue::discard_request(Op& op, std::uint64_t offset, std::uint64_t left) {
+  const std::uint32_t block = geometry().block_bytes;
+  Request out;
+  out.command.nsid = state_->nsid();
+  if (geometry().discard_zeroes) {
+    const std::uint64_t blocks = std::min<std::uint64_t>(left / block, kRangeBlocksMax);
+    out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
+    out.command.cdw12 = kDeallocate;
+    out.command.set_range(offset / block, static_cast<std::uint32_t>(blocks));
+    op.planned += blocks * block;
+    return out;
+  }
+  const std::uint64_t blocks = std::min(left / block, kDsmBlocksMax);
+  op.range = {0, static_cast<std::uint32_t>(blocks), offset / block};
+  op.range_piece = {reinterpret_cast<std::byte*>(&op.range), sizeof(op.range)};
+  out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kDatasetManagement);
+  out.command.cdw10 = 0;  // ranges, less one
+  out.command.cdw11 = kDsmDeallocate;
+  out.flow = DataFlow::kToController;
+  out.data = PieceWindow({&op.range_piece, 1}, 0, sizeof(op.range));
+  op.planned += blocks * block;
+  return out;
+}
+
+// ---- and end
+
+void NvmeQueue::reap() {
+  std::array<Ended, kBatch> batch;
+  Session& session = connection_.pair->session();
+  for (std::size_t count = kBatch; count == kBatch;) {
+    count = session.take_ended(batch);
+    if (count > 0) now_ = env::monotonic_now();
+    for (const Ended& ended : std::span(batch).first(count)) note(ended);
+  }
+  const std::uint64_t digests = session.digest_errors() - digest_errors_;
+  if (digests == 0) return;
+  digest_errors_ += digests;
+  state_->counters().digest_errors.fetch_add(digests, std::memory_order_relaxed);
+}
+
+void NvmeQueue::note(const Ended& ended) {
+  const auto number = static_cast<std::uint32_t>(ended.request.owner);
+  Op& op = ops_[number];
+  const Status status = ended.completion.result();
+  const bool well = status.ok() && !ended.digest_wrong;
+  state_->counters().command(op.done.kind, link_->qid(), ended.request.data.bytes(), well);
+  if (!well && worth_another(ended, op)) return;
+  --op.outstanding;
+  if (!well) {
+    const Fate fate = ended.digest_wrong ? Fate{Code::kUnavailable, EIO} : fate_of(status);
+    if (op.done.ok()) {
+      op.done.code = fate.code;
+      op.done.sys_errno = fate.sys_errno;
+    }
+    op.planned = op.total;  // the rest need not begin
+  }
+  // One that still waits ends when it is looked at next.
+  if (op.outstanding == 0 && op.planned >= op.total && !op.waiting) finish(number);
+}
+
+// A command that met what may pass, or whose data were damaged on the way, is sent again at once.
+bool NvmeQueue::worth_another(const Ended& ended, Op& op) {
+  const bool passing = ended.digest_wrong || is_passing(ended.completion.result());
+  if (!passing || op.reissued >= kReissuesMax || connection_.pair->session().room() == 0) {
+    return false;
+  }
+  ++op.reissued;
+  connection_.pair->session().submit(ended.request, now_);
+  return true;
+}
+
+void NvmeQueue::finish(std::uint32_t number) {
+  Op& op = ops_[number];
+  block::BlockDone& done = op.done;
+  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
+  if (done.ok() && changes) state_->note_write(*connection_.association);
+  if (done.kind == block::OpKind::kFlush) {
+    if (state_->writes_lost()) {
+      state_->fail_flush();
+      done.code = Code::kUnavailable;
+    } else if (done.ok()) {
+      state_->note_flush(op.writes_before);
+    }
+  }
+  state_->counters().took(done.kind, std::max<env::Nanos>(0, now_ - op.begun));
+  ended_.push_back(number);
+}
+
+std::size_t NvmeQueue::give(std::span<block::BlockDone> into) {
+  std::size_t count = 0;
+  for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
+    into[count++] = ops_[ended_.front()].done;
+    free_.push_back(ended_.front());
+  }
+  return count;
+}
+
+void NvmeQueue::end_waiting(Code code) {
+  while (!waiting_.empty()) {
+    const std::uint32_t number = waiting_.front();
+    waiting_.pop_front();
+    Op& op = ops_[number];
+    op.waiting = false;
+    if (op.done.ok() && op.planned < op.total) op.done.code = code;
+    op.planned = op.total;
+    if (op.outstanding == 0) finish(number);
+  }
+}
+
+}  // namespace larder::nvmf

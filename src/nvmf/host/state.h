@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an NvmeDevice and its queues share: the association, and the thread that keeps it.
+//
+// That thread answers events, sends keep-alives, and makes a new association when a queue wants a
+// connection and the last was lost. Connections are made there, so that no poll() waits for a
+// handshake, and handed to the queue, which alone uses them from then on.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "block/block_device.h"
+#include "nvmf/host/association.h"
+#include "nvmf/host/facts.h"
+#include "nvmf/host/options.h"
+#include "nvmf/host/stats.h"
+
+namespace larder::nvmf {
+
+// Any thread.
+class NvmeState {
+ public:
+  // Attaches. Errors as NvmeDevice::open().
+  static Result<std::shared_ptr<NvmeState>> open(const NvmeDeviceOptions& options);
+  // Once no queue is left: tells the controller, which has two seconds for its answer.
+  ~NvmeState();
+
+  const std::shared_ptr<block::DeviceBooks>& books() const noexcept { return books_; }
+  const NvmeDeviceOptions& options() const noexcept { return options_; }
+  NvmeCounters& counters() noexcept { return *counters_; }
+  std::uint32_t nsid() const noexcept { return nsid_; }
+  const ControllerFacts& controller() const noexcept { return controller_; }  // when it was opened
+
+  // A queue comes, with a connection unless the association is lost just then.
+  //   kExhausted    all I/O queues that the controller granted are in use
+  //   kUnavailable  and others as QueuePair::connect()
+  struct Entry {
+    std::shared_ptr<QueueLink> link;
+    QueueLink::Connection connection;
+  };
+  Result<Entry> enter();
+  // And goes. A connection with nothing in flight is kept for the next.
+  void leave(const std::shared_ptr<QueueLink>& link, QueueLink::Connection connection);
+  // Something changed that the thread should look at: a queue wants a connection.
+  void tell() noexcept { waker_.notify(); }
+  // The association is of no use any more; all its queues and the thread hear of it. The first
+  // reason counts.
+  void lose(Association& association, const std::string& reason);
+
+  // ---- The rule of flushes. What was written on an association and not flushed before that was
+  // lost may be gone, where there is a volatile cache: no later flush may say otherwise.
+  void note_write(const Association& association) noexcept;
+  std::uint64_t writes() const noexcept { return writes_.load(); }
+  // A flush that was submitted when writes() was `mark` ended well.
+  void note_flush(std::uint64_t mark) noexcept;
+  bool writes_lost() const noexcept { return writes_lost_.load(); }
+  // Why, and the end of the device.
+  void fail_flush();
+
+ private:
+  NvmeState(NvmeDeviceOptions options, HostIdentity host, Waker waker)
+      : options_(std::move(options)), host_(std::move(host)), waker_(std::move(waker)) {}
+
+  // What is known after an attachment, besides its admin queue.
+  struct Found {
+    Attachment attachment;
+    NamespaceFacts facts;
+    block::Geometry geometry;
+    block::Identity identity;
+    std::shared_ptr<Association> association;
+  };
+  Result<Found> find(env::Nanos deadline);
+  Result<void> begin();
+  void adopt(Found found);
+  std::optional<QueueLink::Connection> idle_connection(std::uint16_t qid);
+  Result<std::uint16_t> free_qid();
+
+  // ---- by the thread
+  void run();
+  void serve_links();
+  bool any_wanted(env::Nanos& until);
+  Result<void> reattach();
+  void refuse_links(const Error& error, env::Nanos now);
+  void connect_link(QueueLink& link);
+  void serve_admin();
+  void on_ended(const Ended& ended);
+  void keep_alive(env::Nanos now);
+  void check_namespace();
+  env::Nanos next_due() const;
+
+  const NvmeDeviceOptions options_;
+  const HostIdentity host_;
+  const Waker waker_;
+  std::shared_ptr<block::DeviceBooks> books_;
+  std::unique_ptr<NvmeCounters> counters_;
+  std::uint32_t nsid_ = 0;
+  ControllerFacts controller_;
+  std::atomic<bool> stopping_{false};
+
+  std::atomic<std::uint64_t> writes_{0};
+  std::atomic<std::uint64_t> flushed_{0};
+  std::atomic<bool> writes_lost_{false};
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<Association> association_;
+  std::string lost_because_;
+  std::vector<std::shared_ptr<QueueLink>> links_;
+  std::vector<QueueLink::Connection> idle_;
+
+  // Of the thread, and of who opens before it begins.
+  std::unique_ptr<Admin> admin_;
+  bool namespace_changed_ = false;
+  bool keep_alive_sent_ = false;
+  bool events_armed_ = false;
+  env::Nanos keep_alive_last_ = 0;  // when the last was sent
+  env::Nanos attempt_next_ = 0;     // to reattach
+  env::Nanos attempt_pause_ = 0;
+  std::uint64_t associations_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace larder::nvmf

@@ -256,7 +256,8 @@ TEST_F(Cut, InsideOfTheHandshake) {
     target.on_handshake([count](FakeConnection& at, const FakePdu&) {
       IcResp answer;
       answer.maxh2cdata = 8192;
-      at.send_raw(std::span(at.bytes_of(answer, 0, {})).first(count));
+      const auto whole = at.bytes_of(answer, 0, {});
+      at.send_raw(std::span(whole).first(count));
       return true;
     });
     const auto device = NvmeDevice::open(target.options());

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "env/thread.h"
 #include "nvmf/host/fake_target_testing.h"
 
 namespace larder::nvmf {

@@ -136,6 +136,22 @@ Result<std::uint16_t> local_port(int fd) {
   return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
 }
 
+Result<SocketAddress> local_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof(storage);
+  char host[NI_MAXHOST];
+  const auto* where = reinterpret_cast<const sockaddr*>(&storage);
+  const bool known =
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) == 0 &&
+      storage.ss_family != AF_UNIX &&
+      ::getnameinfo(where, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) == 0;
+  if (!known) return fail(Code::kInternal, "this socket has no address of a host");
+  SocketAddress address;
+  address.host = host;
+  LARDER_ASSIGN(address.port, local_port(fd));
+  return address;
+}
+
 Result<Fd> connect_to(const SocketAddress& address, Nanos deadline) {
   if (address.kind == SocketAddress::Kind::kUnix) {
     const sockaddr_un un = unix_address(address.path);

@@ -36,6 +36,8 @@ struct SocketAddress {
 Result<Fd> listen_on(const SocketAddress& address, int backlog);
 // The port that listen_on(tcp, port 0) got.
 Result<std::uint16_t> local_port(int fd);
+// Where a connected TCP socket is on this side, in numbers; kInternal for other sockets.
+Result<SocketAddress> local_address(int fd);
 // Waits for the connection until `deadline` (monotonic). kUnavailable or kDeadlineExceeded.
 Result<Fd> connect_to(const SocketAddress& address, Nanos deadline);
 

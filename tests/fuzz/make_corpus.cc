@@ -9,6 +9,9 @@
 #include "extent/record_header.h"
 #include "extent/superblock.h"
 #include "larder.pb.h"
+#include "nvmf/pdu/connect.h"
+#include "nvmf/pdu/log_page.h"
+#include "nvmf/pdu/pdu.h"
 #include "wire/handshake.h"
 #include "wire/key_stream.h"
 #include "wire/keys.h"
@@ -215,6 +218,54 @@ void extents() {
   seed("extent_fuzz", "tombstone", std::string("\x01\x05\x00\x00\x00", 5) + text_of(tombstone));
 }
 
+template <class T>
+std::string raw_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+template <class T>
+std::string pdu_of(T pdu) {
+  std::array<std::byte, larder::nvmf::kHeadBytesMax> head{};
+  const std::size_t size = larder::nvmf::encode_head(pdu, 0, 0, {}, head);
+  return {reinterpret_cast<const char*>(head.data()), size};
+}
+
+void nvmf() {
+  namespace nvmf = larder::nvmf;
+  nvmf::CapsuleCmd command;
+  command.command.opcode = static_cast<std::uint8_t>(nvmf::IoOpcode::kRead);
+  command.command.nsid = 1;
+  command.command.sgl = nvmf::Sgl::transport(512);
+  seed("nvmf_pdu_fuzz", "layout", std::string("\0\0\0", 3) + pdu_of(command));
+  seed("nvmf_pdu_fuzz", "fields", "\x01" + pdu_of(nvmf::R2t{}) + pdu_of(nvmf::IcReq{}));
+  seed("nvmf_pdu_fuzz", "built", "\x02\xff" + pdu_of(command));
+  nvmf::IdentifyController controller;
+  controller.sgls = nvmf::kSglsAny;
+  nvmf::IdentifyNamespace space;
+  space.nsze = 100;
+  space.formats[0].lbads = 12;
+  seed("nvmf_pdu_fuzz", "identify", "\x03" + raw_of(controller) + raw_of(space));
+  std::array<std::byte, nvmf::kIdentifyBytes> ids{};
+  nvmf::encode_ids({.nguid = {1}, .has_nguid = true}, ids);
+  seed("nvmf_pdu_fuzz", "ids", "\x04" + text(ids));
+  nvmf::ConnectData data;
+  nvmf::encode_nqn(nvmf::kDiscoveryNqn, data.subnqn);
+  seed("nvmf_pdu_fuzz", "names", "\x05" + raw_of(data));
+  seed("nvmf_target_fuzz", "raw", std::string("\0", 1) + pdu_of(nvmf::IcReq{}) + pdu_of(command));
+  for (const char mode : {'\x18', '\x10', '\x1b', '\x1c'}) {
+    const std::string name(1, static_cast<char>('a' + (mode & 15)));
+    seed("nvmf_target_fuzz", "queue_" + name, mode + pdu_of(command) + pdu_of(command));
+    std::string built(1, static_cast<char>(mode | 32));
+    for (const std::uint8_t opcode : {0, 1, 2, 8, 9, 0x06, 0x0C, 0x7F}) {
+      command.command.opcode = opcode;
+      ++command.command.cid;
+      built += "\x20" + raw_of(command.command);
+    }
+    built += std::string("\x0f\x02\x00\x07", 4);
+    seed("nvmf_target_fuzz", "built_" + name, built);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -230,5 +281,6 @@ int main(int argc, char** argv) {
   texts();
   services();
   extents();
+  nvmf();
   return 0;
 }

@@ -11,31 +11,40 @@
 
 namespace larder::nvmf_guest {
 
-// ctest counts a binary as skipped that prints "no guest: ".
-class GuestTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (impossible_) GTEST_SKIP() << why_not_;
-    if (guest_ != nullptr) return;
+class SharedGuest {
+ public:
+  // Null where there is none: why_not() then begins with "no guest: " (which makes ctest count the
+  // binary as skipped) where it is this host that cannot, else it is a fault.
+  static GuestProcess* get() {
+    if (guest_ != nullptr || impossible_) return guest_.get();
     auto booted = GuestProcess::boot();
     if (booted) {
       guest_ = std::move(*booted);
-      return;
+    } else {
+      why_not_ = booted.error().message();
+      impossible_ = booted.error().code() == Code::kUnsupported;
     }
-    why_not_ = booted.error().message();
-    impossible_ = booted.error().code() == Code::kUnsupported;
-    if (impossible_) GTEST_SKIP() << why_not_;
-    FAIL() << why_not_;
+    return guest_.get();
   }
-
-  static GuestProcess& guest() { return *guest_; }
+  static bool impossible() noexcept { return impossible_; }
+  static const std::string& why_not() noexcept { return why_not_; }
   // The next test boots another.
-  static void give_up_guest() { guest_.reset(); }
+  static void give_up() { guest_.reset(); }
 
  private:
   inline static std::unique_ptr<GuestProcess> guest_;
   inline static std::string why_not_;
   inline static bool impossible_ = false;
+};
+
+class GuestTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (SharedGuest::get() != nullptr) return;
+    if (SharedGuest::impossible()) GTEST_SKIP() << SharedGuest::why_not();
+    FAIL() << SharedGuest::why_not();
+  }
+  static GuestProcess& guest() { return *SharedGuest::get(); }
 };
 
 }  // namespace larder::nvmf_guest

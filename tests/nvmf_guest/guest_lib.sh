@@ -16,6 +16,8 @@ null_disk() {
   echo 1 >$d/power
 }
 
+no_null_disk() { echo 0 >$CONFIG/nullb/$1/power && rmdir $CONFIG/nullb/$1; }
+
 # --- the kernel's target ---
 
 # subsystem NQN [ATTRIBUTE=VALUE ...]
@@ -42,20 +44,29 @@ no_namespace() {
   echo 0 >$n/enable && rmdir $n
 }
 
-# port NUMBER TRSVCID INLINE_BYTES NQN...: TCP, on all addresses.
+# port NUMBER TRSVCID INLINE_BYTES [NQN ...]: TCP, on all addresses.
 port() {
   p=$CONFIG/nvmet/ports/$1
   mkdir $p && echo ipv4 >$p/addr_adrfam && echo tcp >$p/addr_trtype || return
   echo 0.0.0.0 >$p/addr_traddr && echo $2 >$p/addr_trsvcid || return
   echo $3 >$p/param_inline_data_size || return
+  port=$1
   shift 3
-  for nqn in "$@"; do ln -s $CONFIG/nvmet/subsystems/$nqn $p/subsystems/$nqn || return; done
+  for nqn in "$@"; do link $port $nqn || return; done
 }
 
-# no_port NUMBER: its connections end, too.
-no_port() {
-  p=$CONFIG/nvmet/ports/$1
-  rm -f $p/subsystems/* && rmdir $p
+# link PORT NQN: the subsystem can be reached by it from now on.
+link() { ln -s $CONFIG/nvmet/subsystems/$2 $CONFIG/nvmet/ports/$1/subsystems/$2; }
+
+# unlink_all NQN: from all ports; its connections end.
+unlink_all() { rm -f $CONFIG/nvmet/ports/*/subsystems/$1; }
+
+# no_subsystem NQN
+no_subsystem() {
+  unlink_all $1
+  s=$CONFIG/nvmet/subsystems/$1
+  for n in $s/namespaces/*; do [ ! -d $n ] || no_namespace $1 ${n##*/}; done
+  rmdir $s
 }
 
 # --- the kernel's initiator ---

@@ -102,7 +102,7 @@ Result<void> GuestProcess::start() {
   qemu.output_file = dir_.file("qemu.log");
   // clang-format off
   qemu.arguments = {
-      "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "384", "-smp", "1",
+      "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-m", "384", "-smp", "2",
       "-no-reboot", "-nodefaults", "-no-user-config", "-display", "none",
       "-kernel", files + "/kernel", "-initrd", files + "/initrd",
       "-append", "console=ttyS0 quiet panic=-1 mitigations=off",

@@ -47,6 +47,8 @@ void Connection::on_ready(bool& worked) {
       close();
       return;
     }
+    // After the bytes were read: a command that was sent after a change must see it.
+    shared_.refresh();
     parse();
     if (drained || stuffed_) break;
   }

@@ -41,6 +41,14 @@ struct ReactorShared {
   env::Nanos now = 0;       // as of this round
   bool room_freed = false;  // chunks came back
   std::size_t waiting = 0;  // slots that wait for chunks, of all connections
+
+  // The table as it is now.
+  void refresh() {
+    const std::uint64_t latest = subsystem.generation();
+    if (latest == generation) return;
+    generation = latest;
+    table = subsystem.table();
+  }
 };
 
 class Connection final : SentObserver {

@@ -19,6 +19,10 @@ bool writes(std::uint8_t opcode) noexcept {
   }
 }
 
+std::uint32_t ranges_bytes(const Command& command) noexcept {
+  return ((command.cdw10 & 0xFFU) + 1) * static_cast<std::uint32_t>(sizeof(DsmRange));
+}
+
 Status status_of(const Slot& slot, Code code) noexcept {
   if (code == Code::kOk) return {};
   // There is no space behind it: the same write may work when there is.
@@ -146,14 +150,17 @@ void Connection::begin_zeroes(Slot& slot) {
 }
 
 void Connection::begin_deallocate(Slot& slot, std::span<const std::byte> data) {
-  const std::uint32_t ranges = (slot.command.cdw10 & 0xFFU) + 1;
   const Sgl& sgl = slot.command.sgl;
-  slot.bytes = ranges * static_cast<std::uint32_t>(sizeof(DsmRange));
-  if (sgl.length != slot.bytes) return complete(slot, refused(Sc::kDataSglLength));
+  // Hosts may send room for all ranges there can be, whatever their number says; Linux does.
+  if (sgl.length < ranges_bytes(slot.command) || sgl.length > kDsmRangesMax * sizeof(DsmRange) ||
+      sgl.length % 4 != 0) {
+    return complete(slot, refused(Sc::kDataSglLength));
+  }
+  slot.bytes = sgl.length;
   if (sgl.type == kSglTransport && data.empty()) return with_room(slot);
   if (sgl.type != kSglInCapsule) return complete(slot, refused(Sc::kSglType));
   if (sgl.address != 0) return complete(slot, refused(Sc::kInvalidSglOffset));
-  if (data.size() != slot.bytes) return complete(slot, refused(Sc::kDataSglLength));
+  if (data.size() != sgl.length) return complete(slot, refused(Sc::kDataSglLength));
   deallocate(slot, data);
 }
 
@@ -163,8 +170,8 @@ void Connection::deallocate(Slot& slot, std::span<const std::byte> bytes) {
   }
   if (slot.job == nullptr) slot.job = std::make_unique<DiskJob>();
   std::vector<DsmRange>& ranges = slot.job->ranges;
-  ranges.resize(bytes.size() / sizeof(DsmRange));
-  std::memcpy(ranges.data(), bytes.data(), bytes.size());
+  ranges.resize(ranges_bytes(slot.command) / sizeof(DsmRange));
+  std::memcpy(ranges.data(), bytes.data(), ranges_bytes(slot.command));
   const std::uint64_t all = slot.space->blocks;
   for (const DsmRange& range : ranges) {
     if (range.blocks > 0 && (range.lba >= all || range.blocks > all - range.lba)) {

@@ -101,10 +101,7 @@ void Reactor::run() {
 }
 
 void Reactor::round() {
-  if (shared_.generation != subsystem_.generation()) {
-    shared_.generation = subsystem_.generation();
-    shared_.table = subsystem_.table();
-  }
+  shared_.refresh();
   if (shared_.now - last_tick_ >= kTickEvery) tick();
   if (shared_.inbox->pending()) {
     take_mail();

@@ -194,6 +194,13 @@ TEST(Target, ZeroesAndDeallocate) {
   dsm.sgl = Sgl::transport(sizeof(range));
   range.lba = 20;
   EXPECT_TRUE(queue->run(dsm, {}, bytes).status.ok());
+  // Room for all ranges, of which one counts.
+  Bytes all(4096, std::byte{0xFF});
+  range.lba = 30;
+  std::memcpy(all.data(), &range, sizeof(range));
+  dsm.sgl = Sgl::in_capsule(4096);
+  EXPECT_TRUE(queue->run(dsm, all).status.ok());
+  dsm.sgl = Sgl::transport(sizeof(range));
   range.lba = 1ULL << 60U;
   EXPECT_EQ(queue->run(dsm, {}, bytes).status, refused(Sc::kLbaOutOfRange));
   Bytes expected = data;
@@ -203,6 +210,7 @@ TEST(Target, ZeroesAndDeallocate) {
   wipe(1, 2);
   wipe(10, 3);
   wipe(20, 3);
+  wipe(30, 3);
   EXPECT_TRUE(queue->read(0, 256).data == expected);
 }
 

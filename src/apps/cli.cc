@@ -89,6 +89,7 @@ int run_larder(std::span<const std::string> arguments) {
   add_device_command(line);
   add_replay_commands(line);
   add_extent_command(line);
+  add_nvme_command(line);
   add_target_command(line);
   add_doctor_command(line);
   add_bench_entry(line);

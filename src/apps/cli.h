@@ -27,6 +27,7 @@ void add_key_commands(CommandLine& line);     // exists, rm, stat, ls
 void add_device_command(CommandLine& line);   // device ls, add, drain, disable, enable, rm
 void add_replay_commands(CommandLine& line);  // replay, demo
 void add_extent_command(CommandLine& line);   // extent dump, check, bench
+void add_nvme_command(CommandLine& line);     // nvme discover, identify
 void add_target_command(CommandLine& line);   // target
 
 }  // namespace larder::apps

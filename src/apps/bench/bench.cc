@@ -107,6 +107,11 @@ void add_disk(CLI::App& app, Arguments& arguments) {
                  "a further flag for the node that is started, as --node-flag=--name=value");
 }
 
+void add_nvmf(CLI::App& app, Arguments& arguments) {
+  add_common(app, arguments);
+  add_cases(app, arguments);
+}
+
 Result<std::uint64_t> size_within(std::string_view option, const std::string& text,
                                   std::uint64_t least, std::uint64_t most) {
   const auto bytes = base::parse_size(text);
@@ -174,6 +179,11 @@ Result<void> run_disk(const Arguments& arguments) {
   return arguments.list ? list_disk_cases(options) : bench_disk(options);
 }
 
+Result<void> run_nvmf(const Arguments& arguments) {
+  const BenchOptions& options = arguments.options;
+  return arguments.list ? list_nvmf_cases(options) : bench_nvmf(options);
+}
+
 }  // namespace
 
 int run_bench(std::span<const std::string> arguments) {
@@ -194,6 +204,9 @@ int run_bench(std::span<const std::string> arguments) {
   CLI::App* disk = app.add_subcommand(
       "disk", "values to and from a node's disk beside the bare disk: writes 8 GiB or so");
   add_disk(*disk, parsed);
+  CLI::App* nvmf = app.add_subcommand(
+      "nvmf", "our NVMe/TCP initiator and target, a core each, beside raw sockets");
+  add_nvmf(*nvmf, parsed);
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
@@ -201,6 +214,7 @@ int run_bench(std::span<const std::string> arguments) {
   }
   if (const auto done = finish(parsed); !done) return report_error(done.error());
   if (store->parsed()) return conclude(run_store(parsed));
+  if (nvmf->parsed()) return conclude(run_nvmf(parsed));
   if (disk->parsed()) return conclude(run_disk(parsed));
   return conclude(transfer->parsed() ? run_transfer(parsed) : bench_limits(parsed.options));
 }

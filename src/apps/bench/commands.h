@@ -19,6 +19,8 @@ Result<void> bench_limits(const BenchOptions& options);
 Result<void> bench_store(const BenchOptions& options);
 Result<void> bench_transfer(const BenchOptions& options);
 Result<void> bench_disk(const BenchOptions& options);
+Result<void> bench_nvmf(const BenchOptions& options);
+Result<void> list_nvmf_cases(const BenchOptions& options);
 Result<void> list_disk_cases(const BenchOptions& options);
 
 // Bytes of node memory (private pages, and whatever a value takes in the segments beyond its own

@@ -45,6 +45,12 @@ struct ExchangeShape {
 Result<ProbePtr> make_exchange_limit(const RawPeer& peer, const ExchangeShape& shape,
                                      std::span<std::byte> memory);
 
+// Exchanges of `shape` on one connection with `depth` of them in flight: a new request for every
+// answer, sent `burst` at a time.
+Result<ProbePtr> make_pipeline_limit(const RawPeer& peer, const ExchangeShape& shape,
+                                     std::size_t depth, std::size_t burst,
+                                     std::span<std::byte> memory);
+
 enum class Direction : std::uint8_t { kDown, kUp };
 // One-way bytes in 1 MiB writes. One step moves many of them, so its latency means nothing.
 // Counted as items of `value_bytes`.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/bench/limits.h"
 #include "base/units.h"
@@ -69,6 +70,45 @@ class ExchangeLimit : public Probe {
   std::vector<Worker> workers_;
 };
 
+class PipelineLimit final : public Probe {
+ public:
+  PipelineLimit(std::string name, const ExchangeShape& shape, std::size_t depth, std::size_t burst,
+                Worker worker)
+      : name_(std::move(name)),
+        shape_(shape),
+        depth_(depth),
+        burst_(burst),
+        worker_(std::move(worker)) {}
+
+  std::string name() const override { return name_; }
+  std::uint64_t bytes_per_call() const override { return shape_.value_bytes; }
+  std::size_t calls_per_span() const override { return 2 * depth_; }
+  Result<void> begin() override {
+    LARDER_TRY(worker_.connection.set_wait(shape_.wait));
+    due_ = 0;
+    return worker_.connection.ask(depth_, shape_.down_bytes);
+  }
+  Result<void> step(std::size_t) override {
+    LARDER_TRY(worker_.connection.answer(shape_.down_bytes, worker_.sink));
+    if (++due_ < burst_) return {};
+    return worker_.connection.ask(std::exchange(due_, 0), shape_.down_bytes);
+  }
+  Result<void> end() override {
+    for (std::size_t left = depth_ - due_; left > 0; --left) {
+      LARDER_TRY(worker_.connection.answer(shape_.down_bytes, worker_.sink));
+    }
+    return worker_.connection.set_wait(Wait::kBlock);
+  }
+
+ private:
+  std::string name_;
+  ExchangeShape shape_;
+  const std::size_t depth_;
+  const std::size_t burst_;
+  std::size_t due_ = 0;  // answers without a new request
+  Worker worker_;
+};
+
 class RoundTripLookups final : public Probe {
  public:
   RoundTripLookups(ProbePtr exchange, ProbePtr lookups)
@@ -114,6 +154,19 @@ Result<ProbePtr> make_exchange_limit(const RawPeer& peer, const ExchangeShape& s
                   base::format_size(kRawHeaderBytes + shape.up_bytes),
                   base::format_size(shape.down_bytes), wait_text(shape.wait), shape.connections);
   return std::make_unique<ExchangeLimit>(std::move(name), shape, std::move(workers));
+}
+
+Result<ProbePtr> make_pipeline_limit(const RawPeer& peer, const ExchangeShape& shape,
+                                     std::size_t depth, std::size_t burst,
+                                     std::span<std::byte> memory) {
+  LARDER_ASSIGN(auto workers,
+                connect_workers(peer, shape, kRawHeaderBytes, slot_of(shape.down_bytes), memory));
+  std::string name =
+      fmt::format("{} request-reply {}/{} {} {} in flight, {} at a time", path_name_of(shape.path),
+                  base::format_size(kRawHeaderBytes), base::format_size(shape.down_bytes),
+                  wait_text(shape.wait), depth, burst);
+  return std::make_unique<PipelineLimit>(std::move(name), shape, depth, burst,
+                                         std::move(workers.front()));
 }
 
 Result<ProbePtr> make_stream_limit(const RawPeer& peer, BenchPath path, Wait wait,

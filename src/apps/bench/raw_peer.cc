@@ -18,6 +18,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace larder::apps {
 namespace {
@@ -270,6 +271,23 @@ Result<void> RawConnection::exchange(std::uint64_t up_bytes, Slots& source,
     return fail(Code::kUnavailable, "the raw-socket peer went away");
   }
   return {};
+}
+
+Result<void> RawConnection::ask(std::size_t requests, std::uint64_t down_bytes) {
+  Header header;
+  header.down_bytes = down_bytes;
+  const std::vector<Header> all(requests, header);
+  const auto bytes = std::as_bytes(std::span(all));
+  if (!send_exactly(fd_.get(), {iovec{const_cast<std::byte*>(bytes.data()), bytes.size()}, iovec{}},
+                    wait_)) {
+    return fail(Code::kUnavailable, "the raw-socket peer went away");
+  }
+  return {};
+}
+
+Result<void> RawConnection::answer(std::uint64_t down_bytes, Slots& sink) {
+  if (receive_slots(fd_.get(), sink, down_bytes, wait_)) return {};
+  return fail(Code::kUnavailable, "the raw-socket peer went away");
 }
 
 }  // namespace larder::apps

@@ -45,6 +45,7 @@ class RawPeer {
   RawPeer& operator=(const RawPeer&) = delete;
   // Where it listens. kLocal means the Unix socket, as for a client on the node's host.
   const env::SocketAddress& address(BenchPath path) const noexcept;
+  pid_t pid() const noexcept { return pid_; }
 
  private:
   RawPeer() = default;
@@ -66,6 +67,10 @@ class RawConnection {
   // `up_bytes` is cut to whole slots of the source where it is larger than one.
   Result<void> exchange(std::uint64_t up_bytes, Slots& source, std::uint64_t down_bytes,
                         Slots& sink);
+  // The halves of such an exchange, for several in flight: requests without more behind them, many
+  // in one call, and one answer.
+  Result<void> ask(std::size_t requests, std::uint64_t down_bytes);
+  Result<void> answer(std::uint64_t down_bytes, Slots& sink);
 
  private:
   explicit RawConnection(env::Fd fd) : fd_(std::move(fd)) {}

@@ -67,6 +67,12 @@ nlohmann::ordered_json to_json(const BenchRow& row) {
   json["pass"] =
       row.bar ? nlohmann::ordered_json(row.verdict == Verdict::kPass) : nlohmann::ordered_json();
   if (row.bytes_per_object) json["bytes_per_object"] = *row.bytes_per_object;
+  if (row.cpu) {
+    json["cpu_s_per_gb"] = {{"ours", row.cpu->ours},
+                            {"far", row.cpu->far},
+                            {"limit", row.cpu->limit},
+                            {"limit_far", row.cpu->limit_far}};
+  }
   return json;
 }
 
@@ -96,8 +102,15 @@ std::string table_line(const BenchRow& row) {
   return line + "\n";
 }
 
+std::string cpu_line(const BenchRow& row) {
+  if (!row.cpu) return {};
+  return fmt::format(
+      "  core seconds per GB: initiator {:.3f}, target {:.3f}; raw sockets {:.3f} and {:.3f}\n",
+      row.cpu->ours, row.cpu->far, row.cpu->limit, row.cpu->limit_far);
+}
+
 Result<void> show_row(std::vector<BenchRow>& rows, BenchRow row) {
-  LARDER_TRY(print(table_line(row)));
+  LARDER_TRY(print(table_line(row) + cpu_line(row)));
   rows.push_back(std::move(row));
   return {};
 }

@@ -13,6 +13,14 @@
 
 namespace larder::apps {
 
+// Seconds of a core for each GB that moved, of both ends; 0: not measured.
+struct CpuPerGb {
+  double ours = 0;
+  double far = 0;  // the other end of ours
+  double limit = 0;
+  double limit_far = 0;
+};
+
 struct BenchRow {
   std::string name;
   Summary ours;
@@ -23,12 +31,15 @@ struct BenchRow {
   std::optional<double> bar;
   Verdict verdict = Verdict::kNoBar;
   std::optional<double> bytes_per_object;  // of the memory case only
-  std::string unsupported;                 // why it could not be measured; empty: it was
+  std::optional<CpuPerGb> cpu;
+  std::string unsupported;  // why it could not be measured; empty: it was
 };
 
 std::string table_head(bool with_limit);
 std::string table_line(const BenchRow& row);
 // Prints the row, and keeps it.
+// What both ends took of their cores, beside the limit's; empty where it was not measured.
+std::string cpu_line(const BenchRow& row);
 Result<void> show_row(std::vector<BenchRow>& rows, BenchRow row);
 // Prints how many bars were reached. kInternal, naming those that were not, when `check` is set.
 Result<void> judge_all(std::span<const BenchRow> rows, bool check);

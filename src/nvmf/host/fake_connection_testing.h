@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -136,7 +137,11 @@ class FakeConnection {
     return true;
   }
   // False: the test ends.
-  bool wait();
+  bool wait() {
+    pollfd entries[2] = {{fd_.get(), POLLIN, 0}, {stop_, POLLIN, 0}};
+    const int ready = ::poll(entries, 2, static_cast<int>(kFakePatience / env::kMilli));
+    return ready > 0 && entries[1].revents == 0;
+  }
 
   env::Fd fd_;
   int stop_;  // readable once the test ends

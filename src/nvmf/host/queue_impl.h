@@ -66,7 +66,7 @@ class NvmeQueue final : public block::BlockQueue {
   void end_waiting(Code code);
   // ---- waiting
   bool spin(env::Nanos deadline);
-  void sleep(env::Nanos deadline);
+  void doze(env::Nanos deadline);
   env::Nanos next_due(env::Nanos deadline) const;
   bool idle() const noexcept {
     return waiting_.empty() &&

@@ -57,11 +57,11 @@ std::size_t NvmeQueue::collect_by(std::span<block::BlockDone> into, env::Nanos d
     if (woken_.exchange(false, std::memory_order_acq_rel)) return 0;
     if (idle() || env::monotonic_now() >= deadline) return 0;
     if (spin(deadline)) continue;
-    sleep(deadline);
+    doze(deadline);
   }
 }
 
-void NvmeQueue::sleep(env::Nanos deadline) {
+void NvmeQueue::doze(env::Nanos deadline) {
   const bool connected = connection_.pair != nullptr;
   const short events = static_cast<short>(
       env::kReadable | (connected && connection_.pair->blocked() ? env::kWritable : 0));
@@ -102,7 +102,7 @@ bool NvmeQueue::quiesce(env::Nanos deadline) {
     end_waiting(Code::kCancelled);  // what was to be sent again
     if (idle()) return true;
     if (env::monotonic_now() >= deadline) return false;
-    sleep(deadline);
+    doze(deadline);
   }
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint16_t kCntlidMax = 0xFFEF;  // above are values with a meaning
 constexpr std::uint16_t kPortId = 1;
+constexpr std::uint32_t kAdminEntriesMin = 32;
 
 ConnectOutcome refuse(Sc code, const char* why) {
   return {refused(code), {}, why, nullptr};
@@ -102,7 +103,11 @@ void Subsystem::put(std::uint32_t nsid, std::shared_ptr<const Namespace> space) 
 ConnectOutcome Subsystem::connect(const ConnectCommand& command, const ConnectData& data,
                                   env::Nanos now) {
   if (command.recfmt != 0) return refuse(Sc::kConnectFormat, "a record format that is not 0");
-  if (command.sqsize == 0 || command.sqsize >= options_.queue_entries_max) {
+  // MQES is of I/O queues; an admin queue may always have 32 entries (Fabrics 1.1 section 5.4).
+  const std::uint32_t entries_max = command.qid == 0
+                                        ? std::max(options_.queue_entries_max, kAdminEntriesMin)
+                                        : options_.queue_entries_max;
+  if (command.sqsize == 0 || command.sqsize >= entries_max) {
     return refuse_command(offsetof(ConnectCommand, sqsize), "SQSIZE is not 1 to MQES");
   }
   const auto subsystem = decode_nqn(data.subnqn);

@@ -32,9 +32,9 @@ Result<void> check_sizes(const TargetOptions& o) {
   if (o.in_capsule_bytes > kInCapsuleMax || o.in_capsule_bytes % 16 != 0) {
     return wrong("data in capsules have 0 to 16384 bytes, a multiple of 16");
   }
-  if (o.transfer_max < 4096 || o.transfer_max > kTransferMax ||
+  if (o.transfer_max < 8192 || o.transfer_max > kTransferMax ||
       !std::has_single_bit(o.transfer_max)) {
-    return wrong("a command moves 4 KiB to 1 MiB at most, a power of two");
+    return wrong("a command moves 8 KiB to 1 MiB at most, a power of two");
   }
   if (o.h2c_data_max < kMaxH2cDataLeast || o.h2c_data_max % 4 != 0 || o.r2t_bytes_max % 4 != 0) {
     return wrong("data after an R2T come in 4096 bytes or more at a time, a multiple of 4");

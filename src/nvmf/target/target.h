@@ -48,7 +48,7 @@ struct TargetOptions {
   std::uint32_t queue_entries_max = 256;      // 2 to 1024
   std::uint32_t io_queues_max = 64;           // of one controller
   std::uint32_t in_capsule_bytes = 16 << 10;  // 0 to 16 KiB, a multiple of 16
-  std::uint32_t transfer_max = 1 << 20;       // of one command: 4 KiB to 1 MiB, a power of two
+  std::uint32_t transfer_max = 1 << 20;       // of one command: 8 KiB to 1 MiB, a power of two
   std::uint32_t h2c_data_max = 1 << 20;       // of one H2CData: 4 KiB or more, a multiple of 4
   std::uint32_t r2t_bytes_max = 0;            // asked for at a time; 0: all of a command at once
   std::uint8_t cpda = 0;                      // alignment of the host's data, as in ICResp

@@ -3,7 +3,8 @@
 # Installs what Larder builds with, from the distribution's own packages; touches nothing that is
 # there already, and needs no network when nothing is missing.
 #   tools/install_deps.sh            what a build needs
-#   tools/install_deps.sh --test     and what the checks and tests need
+#   tools/install_deps.sh --test     and what the checks and tests need; where the programs of the
+#                                    QEMU guest cannot be had, its tests are skipped
 #   tools/install_deps.sh --fuzz     and the compiler for the fuzz targets
 # LARDER_SKIP_DEPS=1 skips all of it (you provide the libraries yourself).
 set -euo pipefail
@@ -13,6 +14,8 @@ BUILD=(g++ make cmake ninja-build ccache pkg-config libfmt-dev libspdlog-dev lib
   nlohmann-json3-dev libxxhash-dev libexpected-dev libssl-dev liburing-dev libisal-dev)
 TEST=(libgtest-dev libgmock-dev googletest clang-format python3 redis-server redis-tools)
 FUZZ=(clang-16 libclang-rt-16-dev)
+# For the tests against a real Linux kernel (tests/nvmf_guest).
+GUEST=(qemu-system-x86 busybox-static cpio kmod nvme-cli e2fsprogs)
 
 say() { printf '%s\n' "install_deps: $*" >&2; }
 
@@ -31,6 +34,27 @@ root_prefix() {
   fi
 }
 
+missing_of() {
+  local package
+  for package in "$@"; do
+    is_installed "$package" || printf '%s\n' "$package"
+  done
+}
+
+# The guest is worth having, and nothing else needs it.
+get_guest() {
+  local root missing
+  mapfile -t missing < <(missing_of "${GUEST[@]}")
+  if [[ ${#missing[@]} -gt 0 ]]; then
+    say "installing ${missing[*]} (for tests in a QEMU guest)"
+    { root="$(root_prefix)" && $root apt-get update -qq &&
+      $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        "${missing[@]}"; } || say "they cannot be installed here"
+  fi
+  "$(dirname "${BASH_SOURCE[0]}")"/../tests/nvmf_guest/make_guest.sh \
+    "$(dirname "${BASH_SOURCE[0]}")"/../build/guest || say "tests in the guest will be skipped"
+}
+
 # On a systemd machine the redis-server package would start a service and start it at every boot.
 # The tests start their own servers, so a service that was not here before is kept down.
 keep_redis_down() {
@@ -45,9 +69,13 @@ keep_redis_down() {
 }
 
 wanted=("${BUILD[@]}")
+guest=false
 for option in "$@"; do
   case "$option" in
-    --test) wanted+=("${TEST[@]}") ;;
+    --test)
+      wanted+=("${TEST[@]}")
+      guest=true
+      ;;
     --fuzz) wanted+=("${FUZZ[@]}") ;;
     *)
       say "unknown option '$option'; use --test, --fuzz or nothing"
@@ -67,12 +95,10 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   exit 1
 fi
 
-missing=()
-for package in "${wanted[@]}"; do
-  is_installed "$package" || missing+=("$package")
-done
+mapfile -t missing < <(missing_of "${wanted[@]}")
 if [[ ${#missing[@]} -eq 0 ]]; then
   say "all ${#wanted[@]} packages are installed"
+  ! $guest || get_guest
   exit 0
 fi
 
@@ -98,3 +124,4 @@ if ! $root env DEBIAN_FRONTEND=noninteractive "${install[@]}"; then
   say "above, or provide the libraries yourself and set LARDER_SKIP_DEPS=1"
   exit 1
 fi
+! $guest || get_guest

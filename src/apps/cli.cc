@@ -12,6 +12,7 @@
 #include "apps/console.h"
 #include "apps/doctor.h"
 #include "apps/doctor_disk.h"
+#include "apps/doctor_nvme.h"
 #include "apps/exit_codes.h"
 
 namespace larder::apps {
@@ -24,10 +25,13 @@ void add_doctor_command(CommandLine& line) {
   app->add_flag("--json", options->json, "answer in JSON on stdout");
   app->add_option("--dir", options->dir, "the folder where data would be kept");
   auto disk = std::make_shared<std::string>();
-  app->add_option("--disk", *disk, "DIR[:SIZE]: only try this folder as a disk for the cold tier");
+  app->add_option("--disk", *disk,
+                  "DIR[:SIZE]: only try this folder as a disk for the cold tier; or "
+                  "nvme-tcp://HOST[:PORT]/NQN[#NSID]: this remote namespace, by reading");
   app->callback([&line, options, disk] {
     line.chosen = [options, disk] {
       if (disk->empty()) return run_doctor(*options);
+      if (nvmf::is_nvme_url(*disk)) return run_nvme_doctor(*disk, options->json);
       const auto spec = parse_disk_spec(*disk);
       return spec ? run_disk_doctor(*spec, options->json) : report_error(spec.error());
     };

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/doctor.h"
+#include "block/block_device.h"
 #include "env/clock.h"
 #include "larder/status.h"
 
@@ -48,11 +50,9 @@ struct DiskReport {
   bool direct = false;
   std::uint32_t block_bytes = 0;
   env::Nanos flush = 0;          // median of a flush after a small write
-  double write_bytes_per_s = 0;  // with kDiskDepth operations of 1 MiB in flight
+  double write_bytes_per_s = 0;  // with 32 operations of 1 MiB in flight
   double read_bytes_per_s = 0;
 };
-
-inline constexpr std::size_t kDiskDepth = 32;
 
 struct DiskProbeOptions {
   std::uint64_t file_bytes = 256U << 20U;  // at most; an eighth of the free space at most
@@ -63,6 +63,9 @@ struct DiskProbeOptions {
 // Makes a file in the folder, reads and writes it, and removes it; a record store that is there is
 // only looked at. Never fails: the report says what went wrong.
 DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options = {});
+
+// Reads the superblocks of a device, and nothing but those.
+StoreReport probe_store(std::shared_ptr<block::BlockDevice> device);
 
 // Prints the report; the exit status as of run_doctor().
 int run_disk_doctor(const DiskSpec& spec, bool json);

@@ -5,6 +5,7 @@
 
 #include "apps/doctor.h"
 #include "apps/doctor_disk.h"
+#include "apps/doctor_nvme.h"
 
 namespace larder::apps {
 namespace {
@@ -117,6 +118,48 @@ std::string render_disk_json(const DiskReport& report, const std::vector<Check>&
                          {"verdict", mark_name(worst(checks))},
                          {"checks", checks_json(checks)},
                          {"disk", disk}};
+  return dump(all);
+}
+
+std::string render_nvme_json(const NvmeReport& report, const std::vector<Check>& checks) {
+  const auto known = [&report](auto value) {
+    return report.attached ? ordered_json(value) : ordered_json(nullptr);
+  };
+  const auto measured = [&report](auto value) {
+    return report.tried ? ordered_json(value) : ordered_json(nullptr);
+  };
+  const ordered_json nvme{
+      {"url", report.url},
+      {"host_nqn", report.host_nqn},
+      {"attached", report.attached},
+      {"error", report.error},
+      {"header_digest", report.header_digest},
+      {"data_digest", report.data_digest},
+      {"subsystem", known(report.subsystem)},
+      {"model", known(report.model)},
+      {"serial", known(report.serial)},
+      {"firmware", known(report.firmware)},
+      {"io_queues", known(report.io_queues)},
+      {"queue_entries", known(report.queue_entries)},
+      {"transfer_bytes_max", known(report.transfer_max)},
+      {"in_capsule_bytes_max", known(report.in_capsule_max)},
+      {"nsid", known(report.nsid)},
+      {"id", known(report.id)},
+      {"bytes", known(report.bytes)},
+      {"block_bytes", known(report.block_bytes)},
+      {"write_protected", known(report.write_protected)},
+      {"volatile_cache", measured(report.volatile_cache)},
+      {"discard", measured(report.discard)},
+      {"read_4k_p50_ns", measured(report.read_p50)},
+      {"read_4k_p99_ns", measured(report.read_p99)},
+      {"read_bytes_per_s", measured(report.read_bytes_per_s)},
+      {"flush_ns", measured(report.flush)},
+      {"store", store_json(report.store)},
+  };
+  const ordered_json all{{"version", kJsonVersion},
+                         {"verdict", mark_name(worst(checks))},
+                         {"checks", checks_json(checks)},
+                         {"nvme", nvme}};
   return dump(all);
 }
 

@@ -4,181 +4,11 @@
 //
 // A failure names its seed. To run that one alone:
 //   LARDER_SEED=SEED extent_test --gtest_filter='ExtentPowerCut.*'
-#include <deque>
-#include <set>
-
-#include "block/fault_device.h"
 #include "env/test_seeds.h"
-#include "extent/extent_testing.h"
+#include "extent/power_cut_testing.h"
 
 namespace larder::extent {
 namespace {
-
-constexpr std::uint64_t kDeviceBytes = 512 * kKiB;
-constexpr int kSteps = 40;
-
-struct Put {
-  Manifest manifest;
-  std::vector<std::byte> payload;
-  RecordId id;
-  bool durable = false;
-  bool release_begun = false;
-  bool gone = false;
-};
-
-// What was done, whatever became of it.
-class World {
- public:
-  explicit World(std::uint64_t seed) : random_(seed) {
-    inner = memory_device(kDeviceBytes);
-    EXPECT_TRUE(format(*inner, {.record_bytes = 4 * kKiB}));
-  }
-
-  // A life of the store that ends with the power: at change `cut_at`, or (0) at its end. How many
-  // changes there were.
-  std::uint64_t live(std::uint64_t fault_seed, std::uint64_t cut_at,
-                     block::FaultOptions options = {}) {
-    options.seed = fault_seed;
-    options.late = 0.3;
-    options.reorder = 0.3;
-    options.cut_at = cut_at;
-    broken_ = false;
-    const auto device = take_value(block::FaultDevice::create(inner, options));
-    if (auto store = RecordStore::open(device, {.owner = "a life"})) use(**store);
-    EXPECT_TRUE(device->cut_power());
-    return device->counts().changes;
-  }
-
-  // Everything that must hold when it is opened again.
-  void check() {
-    const auto store = open_store(inner);
-    RecoveryReport report;
-    const auto seen = recover_all(*store, &report);
-    EXPECT_EQ(report.overlapping, 0U);
-    EXPECT_EQ(store->stats().records, seen.size());
-    expect_balanced(*store);
-    const auto reader = reader_of(*store, {.depth = 4});
-    for (const auto& [key, put] : puts) {
-      const auto at = seen.find(key);
-      EXPECT_FALSE(put.gone && at != seen.end()) << key << " was released";
-      const bool kept = put.durable && !put.release_begun && !put.gone;
-      EXPECT_FALSE(kept && at == seen.end()) << key << " was lost";
-    }
-    std::uint64_t stored = 0;
-    for (const auto& [key, one] : seen) {
-      Put& put = puts[key];
-      EXPECT_EQ(one.manifest.length, put.payload.size());
-      EXPECT_EQ(one.manifest.checksum, put.manifest.checksum);
-      const auto got = read_one(*store, *reader, one.id, put.manifest.checksum);
-      EXPECT_TRUE(got && *got == put.payload) << key;
-      stored += (put.payload.size() + 4095) / 4096 * 4096;
-    }
-    EXPECT_EQ(store->stats().used, stored);
-    last_seen = seen.size();
-    damaged += report.damaged;
-  }
-
-  std::shared_ptr<block::MemoryDevice> inner;
-  std::map<std::string, Put> puts;  // by key, which is never used twice
-  std::size_t last_seen = 0;
-  std::uint64_t damaged = 0;
-
- private:
-  void use(RecordStore& store) {
-    const auto recovered = store.recover({.queues = 1, .depth = 2}, [&](const auto& found) {
-      Put& put = puts[found.manifest.key];
-      put.id = found.id;
-      // An end that nobody was told of.
-      put.durable = true;
-      put.release_begun = false;
-      return RecordStore::Verdict::kKeep;
-    });
-    if (!recovered) return;
-    for (auto& [key, put] : puts) put.gone |= !store.pin(put.id);
-    const auto writer =
-        RecordWriter::create(store, {.depth = 3, .piece_bytes = 8 * kKiB, .group_records = 3});
-    if (!writer) return;
-    for (int i = 0; i < kSteps && !broken_; ++i) step(store, **writer);
-    while (!broken_ && !(*writer)->idle()) collect(**writer);
-  }
-
-  void step(RecordStore& store, RecordWriter& writer) {
-    switch (random_() % 8) {
-      case 0:
-      case 1:
-      case 2:
-        begin_put(store, writer);
-        break;
-      case 3:
-        begin_release(store, writer);
-        break;
-      case 4: {
-        const auto aborted = store.reserve(1 + random_() % 30000);
-        break;
-      }
-      case 5:
-        store.pin(puts.empty() ? RecordId{} : std::next(puts.begin())->second.id);
-        [[fallthrough]];
-      default:
-        collect(writer);
-    }
-  }
-
-  void begin_put(RecordStore& store, RecordWriter& writer) {
-    const std::size_t bytes = 1 + random_() % (random_() % 4 == 0 ? 60000 : 9000);
-    auto reservation = store.reserve(bytes);
-    if (!reservation) return;
-    std::string key = "k" + std::to_string(puts.size());
-    if (random_() % 2 == 0) key += std::string(random_() % 1000, 'x');
-    Put& put = puts[key];
-    put.payload = random_() % 3 == 0 ? deceitful(bytes) : payload_of(random_(), bytes);
-    put.manifest = manifest_of(key, put.payload);
-    if (!writer.put(std::move(*reservation), put.payload, put.manifest, keys_.size(), {})) return;
-    keys_.push_back(key);
-  }
-
-  // What the device itself holds: superblock, headers, tombstones, of other records or its own.
-  std::vector<std::byte> deceitful(std::size_t bytes) {
-    const auto held = block::contents(*inner, 0, 64 * kKiB);
-    const std::uint64_t skip = random_() % 8 * 4096;
-    std::vector<std::byte> out(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) out[i] = held.data()[(skip + i) % held.size()];
-    return out;
-  }
-
-  void begin_release(RecordStore& store, RecordWriter& writer) {
-    if (puts.empty()) return;
-    auto at = std::next(puts.begin(), static_cast<std::ptrdiff_t>(random_() % puts.size()));
-    if (!at->second.durable || at->second.release_begun) return;
-    if (random_() % 4 == 0) {
-      at->second.release_begun = store.release(at->second.id);
-    } else if (writer.release(at->second.id, keys_.size())) {
-      at->second.release_begun = true;
-      keys_.push_back(at->first);
-    }
-  }
-
-  void collect(RecordWriter& writer) {
-    std::array<WriteDone, 4> done;
-    if (writer.idle()) return;
-    const std::size_t count = writer.wait(done, block::within(block::kSoon));
-    for (std::size_t i = 0; i < count; ++i) {
-      Put& put = puts[keys_[done[i].tag]];
-      if (!done[i].result) {
-        broken_ = true;
-      } else if (done[i].is_release) {
-        put.gone = true;
-      } else {
-        put.durable = true;
-        put.id = done[i].id;
-      }
-    }
-  }
-
-  std::mt19937_64 random_;
-  std::deque<std::string> keys_;  // by tag
-  bool broken_ = false;           // the power is gone
-};
 
 TEST(ExtentPowerCut, NothingDurableIsLostAndNothingReleasedComesBack) {
   const env::TestSeeds seeds = env::test_seeds(160);
@@ -188,11 +18,11 @@ TEST(ExtentPowerCut, NothingDurableIsLostAndNothingReleasedComesBack) {
   for (std::uint64_t seed = seeds.first; seed < seeds.end() && !testing::Test::HasFailure();
        ++seed) {
     SCOPED_TRACE(env::seed_trace(seed, "extent_test", "'ExtentPowerCut.*'"));
-    const std::uint64_t changes = World(seed).live(seed, 0);
+    const std::uint64_t changes = PowerCutWorld(seed).live(seed, 0);
     ASSERT_GT(changes, 10U);
     for (std::uint64_t at = 1; at <= changes; ++at) {
       SCOPED_TRACE("cut at change " + std::to_string(at));
-      World world(seed);
+      PowerCutWorld world(seed);
       world.live(seed * 1000 + at, at);
       world.check();
       ++cuts;
@@ -218,7 +48,7 @@ TEST(ExtentPowerCut, NothingDurableIsLostAndNothingReleasedComesBack) {
 TEST(ExtentPowerCut, FindsOutALiar) {
   std::size_t caught = 0;
   for (std::uint64_t seed = 1; seed < 40; ++seed) {
-    World world(seed);
+    PowerCutWorld world(seed);
     world.live(seed, 0, {.lying_flush = 0.5});
     const auto store = open_store(world.inner);
     const auto seen = recover_all(*store);

@@ -163,6 +163,7 @@ TEST_F(SocketTest, Tcp) {
   const Pair pair = connect_pair(listener.get(), address);
   expect_talks(pair.client.get(), pair.server.get());
   expect_talks(pair.server.get(), pair.client.get());
+  EXPECT_EQ(local_address(pair.server.get()).value().to_string(), address.to_string());
   for (const int fd : {listener.get(), pair.client.get(), pair.server.get()}) {
     EXPECT_NE(::fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
     EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);

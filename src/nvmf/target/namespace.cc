@@ -114,16 +114,22 @@ Ram::~Ram() {
 }
 
 void Ram::zero(std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (bytes >= kGiveBackFrom) {
-    const std::uint64_t begin = (offset + kPage - 1) / kPage * kPage;
-    const std::uint64_t end = (offset + bytes) / kPage * kPage;
-    if (::madvise(base_ + begin, end - begin, MADV_DONTNEED) == 0) {
-      std::memset(base_ + offset, 0, begin - offset);
-      std::memset(base_ + end, 0, offset + bytes - end);
-      return;
-    }
+  if (bytes < kGiveBackFrom) {
+    std::memset(base_ + offset, 0, bytes);
+  } else {
+    forget(offset, bytes);
   }
-  std::memset(base_ + offset, 0, bytes);
+}
+
+void Ram::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  const std::uint64_t begin = (offset + kPage - 1) / kPage * kPage;
+  const std::uint64_t end = (offset + bytes) / kPage * kPage;
+  if (begin >= end || ::madvise(base_ + begin, end - begin, MADV_DONTNEED) != 0) {
+    std::memset(base_ + offset, 0, bytes);
+    return;
+  }
+  std::memset(base_ + offset, 0, begin - offset);
+  std::memset(base_ + end, 0, offset + bytes - end);
 }
 
 Result<std::shared_ptr<const Namespace>> make_namespace(const NamespaceOptions& options,
@@ -158,9 +164,9 @@ Result<std::shared_ptr<const Namespace>> resized(const Namespace& old, std::uint
   if (space->blocks == 0) {
     return fail(Code::kInvalidArgument, fmt::format("namespace {} needs a block", old.nsid));
   }
-  // What comes back later must not be what was cut off.
-  if (space->bytes() < old.bytes()) {
-    old.ram->zero(space->bytes(), old.bytes() - space->bytes());
+  // What was cut off once does not come back.
+  if (space->bytes() > old.bytes()) {
+    old.ram->forget(old.bytes(), space->bytes() - old.bytes());
   }
   return space;
 }

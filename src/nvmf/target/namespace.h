@@ -31,6 +31,8 @@ class Ram {
   std::uint64_t capacity() const noexcept { return bytes_; }
   // Zeros, by giving whole pages back where that pays.
   void zero(std::uint64_t offset, std::uint64_t bytes) noexcept;
+  // Zeros, by giving back whole pages in any case.
+  void forget(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
  private:
   Ram(std::byte* base, std::uint64_t bytes) : base_(base), bytes_(bytes) {}

@@ -22,6 +22,7 @@ constexpr int kStopTimeoutMs = 10;
 constexpr env::Nanos kTickEvery = 100 * env::kMilli;
 constexpr env::Nanos kPause = env::kSecond;  // a tick so late says that we did not run
 constexpr unsigned kPollsPerEpoll = 32;      // while one connection is polled, the others wait
+constexpr unsigned kCrowd = 8;  // so often in a row one must work to be polled alone again
 constexpr unsigned kPollsPerYield = 24;
 
 obs::LogEvery refusals{static_cast<std::uint64_t>(10 * env::kSecond)};
@@ -115,7 +116,8 @@ void Reactor::round() {
     worked = poll_events(stopping ? kStopTimeoutMs : kIdleTimeoutMs);
   } else {
     ++polls_;
-    worked = polls_ % kPollsPerEpoll == 0 || hot_ == nullptr ? poll_events(0) : poll_hot();
+    const bool alone = hot_ != nullptr && crowd_ == 0 && polls_ % kPollsPerEpoll != 0;
+    worked = alone ? poll_hot() : poll_events(0);
     if (!worked && polls_ % kPollsPerYield == 0 && env::yield_core()) spin_end_ = 0;
   }
   if (worked) spin_end_ = clock_.now() + subsystem_.options().spin;
@@ -156,6 +158,7 @@ void Reactor::serve(Connection& connection, bool& worked) {
   connection.on_ready(moved);
   if (moved) {
     worked = true;
+    crowd_ = hot_ == &connection ? (crowd_ > 0 ? crowd_ - 1 : 0) : kCrowd;
     hot_ = &connection;
   }
   settle(connection);

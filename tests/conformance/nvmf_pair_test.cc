@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "block/block_testing.h"
+#include "block/fault_device.h"
 #include "env/thread.h"
 #include "nvmf/host/device.h"
 #include "nvmf/host/discover.h"
@@ -137,14 +138,17 @@ TEST_F(NvmfPairTest, OneThatComesBackAsAnotherIsNot) {
 }
 
 TEST_F(NvmfPairTest, UnflushedWritesFailTheNextFlushWhenTheTargetWasGone) {
-  serve({on(medium_)});
+  // Memory alone has no cache that could lose anything.
+  const std::shared_ptr<block::BlockDevice> cached =
+      take_value(block::FaultDevice::create(medium_, {}));
+  serve({on(cached)});
   const auto device = take_value(NvmeDevice::open(options()));
   ASSERT_TRUE(device->geometry().volatile_cache);
   const auto queue = block::queue_of(*device);
   auto out = block::buffer_of(4096, std::byte{7});
   ASSERT_TRUE(block::write_all(*queue, 0, out.span()));
   target_.reset();
-  serve({on(medium_)});
+  serve({on(cached)});
   ASSERT_TRUE(block::read_all(*queue, 0, out.span()));
   EXPECT_FALSE(block::flush(*queue));
   EXPECT_EQ(device->health().state, HealthState::kFailed);

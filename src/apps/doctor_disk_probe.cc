@@ -74,7 +74,7 @@ Result<void> measure(DiskReport& report, const DiskProbeOptions& options) {
 }
 
 // Of the folder's store.
-StoreReport probe_store(const std::string& folder) {
+StoreReport probe_folder(const std::string& folder) {
   block::FileDeviceOptions how;
   how.path = folder + "/" + std::string(kStoreName);
   struct stat info {};
@@ -130,7 +130,7 @@ DiskReport probe_disk(const DiskSpec& spec, const DiskProbeOptions& options) {
     }
   }
   if (report.dir.write_errno != 0 || report.dir.in_memory) return report;
-  report.store = probe_store(spec.path);
+  report.store = probe_folder(spec.path);
   if (const auto done = measure(report, options); !done) report.error = done.error().to_string();
   return report;
 }

@@ -82,8 +82,8 @@ TEST_F(KernelTargetTest, IsDiscoveredAndIdentified) {
   target().add_namespace(1, path(), kUuid);
   const auto found = nvmf::discover({.url = target().url()});
   ASSERT_TRUE(found) << words(found);
-  EXPECT_TRUE(std::ranges::any_of(
-      *found, [this](const auto& one) { return one.nqn == target().nqn(); }));
+  EXPECT_TRUE(
+      std::ranges::any_of(*found, [this](const auto& one) { return one.nqn == target().nqn(); }));
   const auto known = nvmf::identify({.url = target().url()});
   ASSERT_TRUE(known) << words(known);
   EXPECT_TRUE(contains(known->controller.limits.model, "Linux"));
@@ -270,13 +270,10 @@ TEST_F(KernelTargetTest, AKilledTargetIsAnErrorThatSaysSo) {
   const auto queue = block::queue_of(device());
   ASSERT_TRUE(read_some(*queue));
   guest().kill();
-  printf("T %ld\n", env::monotonic_now()/1000000);
   const auto read = read_some(*queue);
   EXPECT_FALSE(read);
   EXPECT_TRUE(contains(words(read), target().nqn())) << words(read);
-  printf("T %ld\n", env::monotonic_now()/1000000);
   forget_device();
-  printf("T %ld\n", env::monotonic_now()/1000000);
   SharedGuest::give_up();
 }
 

@@ -73,7 +73,8 @@ class LinuxInitiator : public GuestTest {
 };
 
 TEST_F(LinuxInitiator, DiscoversTheSubsystem) {
-  serve({"--ram", "16MiB"});
+  // The guest's way here is translated: it has to be told where we are.
+  serve({"--ram", "16MiB", "--advertise", std::string(kHostAddress)});
   const std::string found = guest().must(fabrics("discover"));
   EXPECT_TRUE(contains(found, kNqn)) << found;
   EXPECT_TRUE(contains(found, "trtype:  tcp")) << found;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "block/block_testing.h"
+#include "block/fault_device.h"
 #include "env/thread.h"
 #include "nvmf/host/device.h"
 #include "nvmf/host/discover.h"
@@ -137,6 +138,7 @@ TEST_F(NvmfPairTest, OneThatComesBackAsAnotherIsNot) {
 }
 
 TEST_F(NvmfPairTest, UnflushedWritesFailTheNextFlushWhenTheTargetWasGone) {
+  medium_ = take_value(block::FaultDevice::create(medium_, {}));  // with a volatile cache
   serve({on(medium_)});
   const auto device = take_value(NvmeDevice::open(options()));
   ASSERT_TRUE(device->geometry().volatile_cache);

@@ -186,13 +186,13 @@ TEST_F(HostileTarget, HeaderDigestsAreVerified) {
 TEST_F(HostileTarget, ACompletionCountsOnce) {
   FakeTarget target;
   target.on_io([&](FakeConnection& at, const FakePdu& pdu) {
-    if (pdu.command().opcode != static_cast<std::uint8_t>(IoOpcode::kFlush)) return false;
+    if (pdu.command().opcode != static_cast<std::uint8_t>(IoOpcode::kWrite)) return false;
     at.respond(pdu.command().cid);
     at.respond(pdu.command().cid);
     return true;
   });
   Victim victim(target);
-  EXPECT_EQ(victim.flush().code, Code::kOk);
+  EXPECT_EQ(victim.write_small().code, Code::kOk);
   victim.expect_broken(victim.read(), "no command that is in flight");
 }
 

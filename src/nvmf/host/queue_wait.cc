@@ -41,8 +41,10 @@ void NvmeQueue::advance() {
   const auto moved = connection_.pair->pump();
   reap();  // also what had ended before the connection broke
   if (!moved) return lose(moved.error().message());
-  if (!waiting_.empty()) {
-    issue();
+  // What was issued now, or is sent again, must not wait for the next look: there may be a sleep
+  // before it.
+  issue();
+  if (!connection_.pair->blocked() && connection_.pair->session().has_outgoing()) {
     static_cast<void>(connection_.pair->flush());
   }
   now_ = env::monotonic_now();

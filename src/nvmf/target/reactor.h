@@ -64,6 +64,7 @@ class Reactor {
   std::unordered_map<Connection*, Entry> entries_;
   std::vector<std::unique_ptr<Connection>> dying_;  // closed, with jobs that are not back
   Connection* hot_ = nullptr;                       // worked last
+  unsigned crowd_ = 0;                              // above 0: several connections work in turn
   Inbox::Mail mail_;                                // kept for its memory
   env::Nanos last_tick_ = 0;
   env::Nanos spin_end_ = 0;

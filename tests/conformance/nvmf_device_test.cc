@@ -103,7 +103,7 @@ std::vector<DeviceUnderTest> devices() {
             s.target.transfer_max = 8192;
             s.target.h2c_data_max = 4096;
             s.target.in_capsule_bytes = 0;
-            s.target.queue_entries_max = 2;
+            s.target.queue_entries_max = 4;
             s.target.cpda = 31;
           }),
       one("ManyReadyToTransfers",

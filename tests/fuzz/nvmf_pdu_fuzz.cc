@@ -113,7 +113,7 @@ void names(FuzzInput& input) {
     require(check_nqn(entry->nqn).has_value(), "so is that of an entry");
   }
   const std::string text(input.rest());
-  if (const auto id = parse_uuid(text)) require(parse_uuid(uuid_text(*id)) == id, "UUIDs");
+  if (const auto id = parse_uuid(text)) require(*parse_uuid(uuid_text(*id)) == *id, "UUIDs");
 }
 
 }  // namespace

@@ -94,9 +94,16 @@ class Pipe {
       require(check_header_digest(pdu, *layout).has_value(), "with the right digest");
       if (header.type == PduType::kR2t) last_ttag = load_pdu<R2t>(pdu).ttag;
       if (header.type == PduType::kCapsuleResp) ++answers;
+      if (header.type == PduType::kIcResp) agree(load_pdu<IcResp>(pdu));
       at += layout->total();
     }
     received_.erase(0, at);
+  }
+
+  // What raw bytes have asked for.
+  void agree(const IcResp& response) {
+    framing_.header_digest = (response.dgst & kDigestHeader) != 0;
+    framing_.data_digest = (response.dgst & kDigestData) != 0;
   }
 
   env::Fd host_;
@@ -206,7 +213,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                        [] { return TargetStats{}; },
                        *inbox,
                        ChunkPool(options.bounce_bytes_max),
-                       subsystem.table()};
+                       subsystem.table(),
+                       0,
+                       0,
+                       false,
+                       0};
   const Framing framing{(mode & 1) != 0, (mode & 2) != 0,
                         alignment_of(static_cast<std::uint8_t>(mode >> 6U))};
   {

@@ -82,6 +82,7 @@ class NvmeQueue final : public block::BlockQueue {
   std::deque<std::uint32_t> waiting_;  // with commands to be sent; at most depth
   std::deque<std::uint32_t> ended_;    // for poll(); at most depth
   env::Nanos now_ = 0;                 // of the last look at the clock
+  env::Nanos crowded_until_ = 0;       // others want this core: no spinning
   env::Nanos checked_ = 0;             // deadlines
   std::uint64_t digest_errors_ = 0;    // of the session, that were counted
   std::atomic<bool> woken_{false};

@@ -12,7 +12,8 @@ namespace larder::nvmf {
 namespace {
 
 constexpr std::size_t kPlacesMax = 64;
-constexpr std::size_t kReceiveBudget = 8U << 20U;  // bytes of one pump(), so that others get a turn
+// Bytes of one pump(): what has ended is to be replaced by new commands while the rest comes.
+constexpr std::size_t kReceiveBudget = 512U << 10U;
 constexpr std::uint64_t kOwn = ~std::uint64_t{0};  // owner of what execute() waits for
 
 std::size_t bytes_of(std::span<const iovec> places) noexcept {

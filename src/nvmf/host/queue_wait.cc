@@ -12,6 +12,10 @@ namespace {
 // A waiter polls this long before it sleeps, as the peer protocol does.
 constexpr env::Nanos kSpin = 100 * env::kMicro;
 constexpr int kPollsPerYield = 32;
+// Where others want the core, a yield costs a time slice of theirs; who sleeps instead is woken
+// before them. So after such a yield nobody spins for this long.
+constexpr env::Nanos kCrowded = 50 * env::kMilli;
+constexpr env::Nanos kSlice = 500 * env::kMicro;  // less was an interrupt, or one with little to do
 constexpr env::Nanos kCheckEvery = 20 * env::kMilli;  // deadlines of commands
 
 }  // namespace
@@ -72,7 +76,7 @@ void NvmeQueue::doze(env::Nanos deadline) {
 
 // True: something is there to look at.
 bool NvmeQueue::spin(env::Nanos deadline) {
-  if (connection_.pair == nullptr) return false;
+  if (connection_.pair == nullptr || now_ < crowded_until_) return false;
   const env::SpinTicket ticket;
   const env::Nanos end = std::min(deadline, env::monotonic_now() + kSpin);
   for (int polls = 1; ticket.granted() && env::monotonic_now() < end; ++polls) {
@@ -80,7 +84,12 @@ bool NvmeQueue::spin(env::Nanos deadline) {
     const bool news =
         !ended_.empty() || connection_.pair == nullptr || woken_.load(std::memory_order_relaxed);
     if (news) return true;
-    if (polls % kPollsPerYield == 0 && env::yield_core()) break;
+    if (polls % kPollsPerYield != 0) continue;
+    const env::Nanos before = env::monotonic_now();
+    if (!env::yield_core()) continue;
+    const env::Nanos after = env::monotonic_now();
+    if (after - before > kSlice) crowded_until_ = after + kCrowded;
+    break;
   }
   return false;
 }

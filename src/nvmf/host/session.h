@@ -7,7 +7,7 @@
 // they belong: places() names the rest of the current PDU's data and, behind it, room for exactly
 // the heads that come next, so that one call takes both. While every read in flight is small, the
 // heads get a large buffer instead, which takes many PDUs in one call, and their data are copied:
-// below some kilobytes that costs less than the calls (figures in docs/performance.md).
+// below some kilobytes that costs less than the calls (bench/README.md has figures).
 //
 // The rules a controller is held to (TCP 1.0 section 3.3 and 3.6; what is not met ends the
 // connection, and the PduFault says what it was):

@@ -23,6 +23,8 @@ constexpr env::Nanos kTickEvery = 100 * env::kMilli;
 constexpr env::Nanos kPause = env::kSecond;  // a tick so late says that we did not run
 constexpr unsigned kPollsPerEpoll = 32;      // while one connection is polled, the others wait
 constexpr unsigned kPollsPerYield = 24;
+constexpr env::Nanos kCrowded = 50 * env::kMilli;
+constexpr env::Nanos kSlice = 500 * env::kMicro;  // less was an interrupt, or one with little to do
 
 obs::LogEvery refusals{static_cast<std::uint64_t>(10 * env::kSecond)};
 
@@ -116,9 +118,21 @@ void Reactor::round() {
   } else {
     ++polls_;
     worked = polls_ % kPollsPerEpoll == 0 || hot_ == nullptr ? poll_events(0) : poll_hot();
-    if (!worked && polls_ % kPollsPerYield == 0 && env::yield_core()) spin_end_ = 0;
+    if (!worked && polls_ % kPollsPerYield == 0) offer_core();
   }
-  if (worked) spin_end_ = clock_.now() + subsystem_.options().spin;
+  if (!worked) return;
+  const env::Nanos now = clock_.now();
+  spin_end_ = now < crowded_until_ ? 0 : now + subsystem_.options().spin;
+}
+
+// Where others want the core, a yield costs a time slice of theirs; who sleeps instead is woken
+// before them. So after such a yield this does not spin for a while.
+void Reactor::offer_core() {
+  const env::Nanos before = clock_.now();
+  if (!env::yield_core()) return;
+  spin_end_ = 0;
+  const env::Nanos after = clock_.now();
+  if (after - before > kSlice) crowded_until_ = after + kCrowded;
 }
 
 // Tries the connection that worked last without asking epoll first.

@@ -42,6 +42,7 @@ class Reactor {
   void round();
   bool poll_events(int timeout_ms);
   bool poll_hot();
+  void offer_core();
   void serve(Connection& connection, bool& worked);
   void accept_all();
   void adopt(env::Fd socket);
@@ -67,6 +68,7 @@ class Reactor {
   Inbox::Mail mail_;                                // kept for its memory
   env::Nanos last_tick_ = 0;
   env::Nanos spin_end_ = 0;
+  env::Nanos crowded_until_ = 0;  // others want this core: no spinning
   unsigned polls_ = 0;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

@@ -40,7 +40,7 @@ struct NamespaceOptions {
 
 struct TargetOptions {
   env::SocketAddress listen = {env::SocketAddress::Kind::kTcp, "127.0.0.1", 4420, ""};
-  std::string nqn = "nqn.2014-08.org.nvmexpress:larder";
+  std::string nqn = "nqn.2024-01.local.larder:target";
   std::vector<std::string> allow_hosts;  // NQNs; empty: any host
   // HOST or HOST:PORT that the discovery log names; empty: the address that the host connected to.
   std::string advertise;
@@ -104,7 +104,8 @@ class Target {
 
   const env::SocketAddress& address() const noexcept;  // with the real port
   const std::string& nqn() const noexcept;
-  // "nvme-tcp://127.0.0.1:4420/nqn.2014-08...", for namespaces but the first with "#NSID".
+  // "nvme-tcp://127.0.0.1:4420/nqn.2024-01...", where it listens, for namespaces but the first with
+  // "#NSID".
   std::string url(std::uint32_t nsid = 1) const;
   std::vector<std::uint32_t> namespaces() const;
   TargetStats stats() const;

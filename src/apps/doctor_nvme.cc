@@ -57,7 +57,7 @@ Check check_target(const NvmeReport& report) {
 
 Check check_namespace(const NvmeReport& report) {
   const std::string found =
-      fmt::format("{} of {} in blocks of {}, {}", report.nsid, human_bytes(report.bytes),
+      fmt::format("namespace {}: {} in blocks of {}, {}", report.nsid, human_bytes(report.bytes),
                   human_bytes(report.block_bytes), shown(report.id));
   if (report.bytes == 0) {
     return Check::fail("nvme_space", shown(report.error), "a node cannot use it",

@@ -8,8 +8,8 @@
 #include "apps/doctor_nvme.h"
 #include "block/blocking.h"
 #include "env/random.h"
-#include "nvmf/host/discover.h"
 #include "nvmf/host/device.h"
+#include "nvmf/host/discover.h"
 
 namespace larder::apps {
 namespace {

@@ -12,7 +12,7 @@
 
 namespace larder::nvmf_guest {
 
-inline constexpr std::uint16_t kInCapsulePort = 4420;    // 16 KiB travel with the command
+inline constexpr std::uint16_t kInCapsulePort = 4420;  // 16 KiB travel with the command
 // Everything by R2T: no block fits. With less than the data of Connect nvmet takes no host at all.
 inline constexpr std::uint16_t kNoInCapsulePort = 4421;
 inline constexpr std::uint16_t kSmallInCapsulePort = 4422;

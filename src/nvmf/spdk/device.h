@@ -11,6 +11,8 @@
 //     buffers of the queue. Over TCP any memory is used in place, and add_buffer() has no use.
 //   - SPDK has one controller of a subsystem in a process, so there is one device of it, and none
 //     before the last queue of the former has gone.
+//   - SPDK's attaching cannot be stopped: an operation that waits for it may wait longer than
+//     reattach_timeout, by one attempt.
 //   - SPDK says no reasons. An address that does not answer, a host that is not let in and a
 //     subsystem that is not there are all kUnavailable; its own lines on the standard error tell.
 #pragma once

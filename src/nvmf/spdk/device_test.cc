@@ -21,7 +21,7 @@ class SpdkDeviceTest : public FakeSpdkTest {
   }
 };
 
-// Memory of whole 2 MiB pages, and a little beside them on both sides.
+// Two whole 2 MiB pages, and a little beside them on both sides.
 class Pages {
  public:
   Pages()
@@ -29,17 +29,22 @@ class Pages {
             ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     EXPECT_NE(memory_, MAP_FAILED);
     const auto at = reinterpret_cast<std::uintptr_t>(memory_);
-    first_ = (at + kSpdkPageBytes) / kSpdkPageBytes * kSpdkPageBytes - at;
+    first_ = (at + 2 * kSpdkPageBytes - 1) / kSpdkPageBytes * kSpdkPageBytes - at;
   }
   ~Pages() { ::munmap(memory_, kBytes); }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
 
-  std::span<std::byte> span() { return {static_cast<std::byte*>(memory_), kBytes}; }
-  std::span<std::byte> page() { return span().subspan(first_, kSpdkPageBytes); }
+  std::span<std::byte> span() {
+    return all().subspan(first_ - kBeside, 2 * kSpdkPageBytes + 2 * kBeside);
+  }
+  std::span<std::byte> page() { return all().subspan(first_, kSpdkPageBytes); }
 
  private:
-  static constexpr std::size_t kBytes = 3 * kSpdkPageBytes;
+  static constexpr std::size_t kBytes = 5 * kSpdkPageBytes;
+  static constexpr std::size_t kBeside = 8192;
+  std::span<std::byte> all() { return {static_cast<std::byte*>(memory_), kBytes}; }
+
   void* memory_;
   std::size_t first_ = 0;
 };
@@ -130,7 +135,7 @@ TEST_F(SpdkDeviceTest, LongOperationsBecomeCommandsOfWhatTheControllerTakes) {
   ASSERT_TRUE(block::write_all(*user.queue, 0, large.span()));
   EXPECT_EQ(fake_spdk().largest, 128U << 10U);
   EXPECT_EQ(user.device->nvme_stats().kinds[1].commands, 8U);
-  EXPECT_EQ(user.device->nvme_stats().charges[1].of(Resource::kNvmeWrite), 1U << 20U);
+  EXPECT_EQ(user.device->nvme_stats().charges[1][Resource::kNvmeWrite], 1U << 20U);
   EXPECT_TRUE(block::all_are(std::span(fake_spdk().memory).first(large.size()), std::byte{7}));
 }
 

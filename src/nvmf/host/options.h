@@ -35,4 +35,7 @@ struct NvmeDeviceOptions {
   block::HealthLimits health = {};
 };
 
+// With what the URL says put in. kInvalidArgument: they make no sense.
+Result<NvmeDeviceOptions> settled(const NvmeDeviceOptions& given);
+
 }  // namespace larder::nvmf

@@ -6,45 +6,15 @@
 #include <array>
 #include <cerrno>
 
+#include "nvmf/host/fate.h"
 #include "nvmf/host/queue_impl.h"
 
 namespace larder::nvmf {
 namespace {
 
-constexpr std::uint8_t kReissuesMax = 2;  // of an operation's commands
 constexpr std::uint64_t kDsmBlocksMax = ~std::uint32_t{0};
 constexpr std::size_t kBatch = 32;
 constexpr env::Nanos kLinger = 5 * env::kSecond;  // of a queue that is destroyed
-
-struct Fate {
-  Code code = Code::kUnavailable;
-  int sys_errno = 0;
-};
-
-// What became of the operation whose command ended so.
-Fate fate_of(const Status& status) {
-  switch (status.code) {
-    case Sc::kLbaOutOfRange:
-    case Sc::kInvalidNamespace:
-      return {Code::kConflict, 0};  // it shrank, or is gone
-    case Sc::kCapacityExceeded:
-      return {Code::kExhausted, ENOSPC};
-    case Sc::kNamespaceWriteProtected:
-    case Sc::kAccessDenied:
-      return {Code::kUnavailable, EROFS};
-    case Sc::kUnrecoveredRead:
-    case Sc::kWriteFault:
-    case Sc::kInternalError:
-      return {Code::kUnavailable, EIO};
-    default:
-      return {Code::kUnavailable, 0};
-  }
-}
-
-bool is_passing(const Status& status) {
-  if (status.do_not_retry) return false;
-  return status.code == Sc::kTransientTransport || status.code == Sc::kNamespaceNotReady;
-}
 
 }  // namespace
 
@@ -83,7 +53,7 @@ Result<void> NvmeQueue::take(const block::BlockOp& op) {
   slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
   now_ = slot.begun = env::monotonic_now();
   slot.wait_until = now_ + state_->options().reattach_timeout;
-  if (op.kind == block::OpKind::kFlush) slot.writes_before = state_->writes();
+  if (op.kind == block::OpKind::kFlush) slot.writes_before = state_->flushes().writes();
   enqueue(number);
   // On one that is lost it would only use up its second chance.
   if (connection_.pair != nullptr && !connection_.association->lost.load()) issue();
@@ -221,11 +191,11 @@ void NvmeQueue::finish(std::uint32_t number) {
   const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
   if (done.ok() && changes) state_->note_write(*connection_.association);
   if (done.kind == block::OpKind::kFlush) {
-    if (state_->writes_lost()) {
+    if (state_->flushes().writes_lost()) {
       state_->fail_flush();
       done.code = Code::kUnavailable;
     } else if (done.ok()) {
-      state_->note_flush(op.writes_before);
+      state_->flushes().note_flush(op.writes_before);
     }
   }
   state_->counters().took(done.kind, std::max<env::Nanos>(0, now_ - op.begun));

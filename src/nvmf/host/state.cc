@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "nvmf/pdu/connect.h"
 #include "obs/log.h"
 
 namespace larder::nvmf {
@@ -11,35 +10,6 @@ namespace {
 
 constexpr env::Nanos kFarewell = 2 * env::kSecond;
 constexpr std::uint64_t kInCapsuleMax = 64U << 10U;
-
-NvmeDeviceOptions with_url(NvmeDeviceOptions options) {
-  const NvmeUrl& url = options.url;
-  if (url.queues) options.queues = *url.queues;
-  if (url.io_timeout) options.io_timeout = *url.io_timeout;
-  if (url.keep_alive) options.keep_alive = *url.keep_alive;
-  if (!url.host_nqn.empty()) options.host.nqn = url.host_nqn;
-  return options;
-}
-
-Result<void> check_options(const NvmeDeviceOptions& options) {
-  if (options.url.nqn.empty() || options.url.nqn == kDiscoveryNqn) {
-    return fail(Code::kInvalidArgument,
-                "the URL " + options.url.to_string() +
-                    " names no subsystem to use: nvme-tcp://HOST:PORT/NQN; larder nvme discover "
-                    "shows which there are");
-  }
-  if (options.queues == 0 || options.queues > block::kQueuesMax || options.queue_entries < 2 ||
-      options.queue_entries > 4096 || options.command_bytes_max < block::kBlockBytesMax) {
-    return fail(Code::kInvalidArgument,
-                "a remote device needs 1 to 1024 queues of 2 to 4096 entries, and commands of at "
-                "least 64 KiB");
-  }
-  if (options.io_timeout <= 0 || options.connect_timeout <= 0 || options.keep_alive < 0 ||
-      options.reattach_timeout < 0) {
-    return fail(Code::kInvalidArgument, "the times of a remote device are above zero");
-  }
-  return {};
-}
 
 std::uint32_t in_capsule_of(const ControllerFacts& controller) {
   const ControllerLimits& limits = controller.limits;
@@ -57,8 +27,7 @@ std::uint16_t entries_of(const ControllerFacts& controller, std::uint16_t wanted
 }  // namespace
 
 Result<std::shared_ptr<NvmeState>> NvmeState::open(const NvmeDeviceOptions& given) {
-  NvmeDeviceOptions options = with_url(given);
-  LARDER_TRY(check_options(options));
+  LARDER_ASSIGN(NvmeDeviceOptions options, settled(given));
   LARDER_ASSIGN(HostIdentity host, host_identity(options.host));
   LARDER_ASSIGN(Waker waker, Waker::create());
   std::shared_ptr<NvmeState> state(
@@ -205,7 +174,7 @@ void NvmeState::leave(const std::shared_ptr<QueueLink>& link, QueueLink::Connect
 
 void NvmeState::lose(Association& association, const std::string& reason) {
   if (association.lost.exchange(true)) return;
-  if (books_->geometry().volatile_cache && writes_.load() > flushed_.load()) writes_lost_ = true;
+  if (books_->geometry().volatile_cache) flushes_.note_loss();
   counters_->lost.fetch_add(1, std::memory_order_relaxed);
   obs::log(obs::Level::kWarn, "nvmf_association_lost",
            {{"device", books_->identity().name}, {"reason", reason}});
@@ -222,18 +191,8 @@ void NvmeState::lose(Association& association, const std::string& reason) {
 
 // ---- flushes
 
-// Whoever loses the association looks at the count after it said so, and this the other way round:
-// one of the two sees the other.
 void NvmeState::note_write(const Association& association) noexcept {
-  if (!books_->geometry().volatile_cache) return;
-  writes_.fetch_add(1);
-  if (association.lost.load()) writes_lost_ = true;
-}
-
-void NvmeState::note_flush(std::uint64_t mark) noexcept {
-  std::uint64_t before = flushed_.load();
-  while (before < mark && !flushed_.compare_exchange_weak(before, mark)) {
-  }
+  if (books_->geometry().volatile_cache) flushes_.note_write(association.lost);
 }
 
 void NvmeState::fail_flush() {

@@ -16,6 +16,7 @@
 #include "block/block_device.h"
 #include "nvmf/host/association.h"
 #include "nvmf/host/facts.h"
+#include "nvmf/host/flush_rule.h"
 #include "nvmf/host/options.h"
 #include "nvmf/host/stats.h"
 
@@ -51,13 +52,8 @@ class NvmeState {
   // reason counts.
   void lose(Association& association, const std::string& reason);
 
-  // ---- The rule of flushes. What was written on an association and not flushed before that was
-  // lost may be gone, where there is a volatile cache: no later flush may say otherwise.
+  FlushRule& flushes() noexcept { return flushes_; }
   void note_write(const Association& association) noexcept;
-  std::uint64_t writes() const noexcept { return writes_.load(); }
-  // A flush that was submitted when writes() was `mark` ended well.
-  void note_flush(std::uint64_t mark) noexcept;
-  bool writes_lost() const noexcept { return writes_lost_.load(); }
   // Why, and the end of the device.
   void fail_flush();
 
@@ -101,9 +97,7 @@ class NvmeState {
   ControllerFacts controller_;
   std::atomic<bool> stopping_{false};
 
-  std::atomic<std::uint64_t> writes_{0};
-  std::atomic<std::uint64_t> flushed_{0};
-  std::atomic<bool> writes_lost_{false};
+  FlushRule flushes_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::shared_ptr<Association> association_;

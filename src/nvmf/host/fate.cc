@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nvmf/host/fate.h"
+
+#include <cerrno>
+
+namespace larder::nvmf {
+
+Fate fate_of(const Status& status) noexcept {
+  switch (status.code) {
+    case Sc::kLbaOutOfRange:
+    case Sc::kInvalidNamespace:
+      return {Code::kConflict, 0};  // it shrank, or is gone
+    case Sc::kCapacityExceeded:
+      return {Code::kExhausted, ENOSPC};
+    case Sc::kNamespaceWriteProtected:
+    case Sc::kAccessDenied:
+      return {Code::kUnavailable, EROFS};
+    case Sc::kUnrecoveredRead:
+    case Sc::kWriteFault:
+    case Sc::kInternalError:
+      return {Code::kUnavailable, EIO};
+    default:
+      return {Code::kUnavailable, 0};
+  }
+}
+
+bool is_passing(const Status& status) noexcept {
+  if (status.do_not_retry) return false;
+  return status.code == Sc::kTransientTransport || status.code == Sc::kNamespaceNotReady;
+}
+
+}  // namespace larder::nvmf

@@ -179,7 +179,8 @@ void choose(CommandLine& line, CLI::App* app, std::function<Result<int>()> run) 
 CLI::App* add_inspection(CommandLine& line, CLI::App& parent, const char* name, const char* help,
                          const std::shared_ptr<ExtentFlags>& flags, bool dump) {
   auto* app = parent.add_subcommand(name, help);
-  app->add_option("file", flags->path, "the file, the disk, or nvme-tcp://HOST[:PORT]/NQN[#NSID]")->required();
+  app->add_option("file", flags->path, "a file, a disk, or nvme-tcp://HOST[:PORT]/NQN[#NSID]")
+      ->required();
   app->add_flag("--json", flags->json, "one JSON object a line");
   choose(line, app, [flags, dump] { return inspect_file(*flags, dump); });
   return app;

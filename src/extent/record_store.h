@@ -48,7 +48,7 @@ struct OpenOptions {
   // Not empty: a store that was not closed is opened only where its owner's name begins so, since
   // nothing else keeps two hosts from using it at the same time.
   std::string heir = {};
-  bool read_only = false;   // nothing is written; no reserve(), no release()
+  bool read_only = false;  // nothing is written; no reserve(), no release()
 };
 
 // Of one payload: bytes of the device.

@@ -69,6 +69,7 @@ class SpdkState {
   void serve();
   bool open(SpdkChannel& channel);
   Result<void> reattach();
+  void put_off();
   void refuse(const Error& error, env::Nanos now);
   env::Nanos next_due() const;
 

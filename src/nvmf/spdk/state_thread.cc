@@ -77,8 +77,7 @@ void SpdkState::serve() {
       obs::log(obs::Level::kInfo, "spdk_reattach_failed",
                {{"device", books_->identity().name}, {"error", attached.error().message()}});
       const bool final = books_->health().failed();
-      attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, kPauseMax);
-      attempt_next_ = env::monotonic_now() + attempt_pause_;
+      put_off();
       return refuse(attached.error(), final ? block::kNoDeadline : env::monotonic_now());
     }
     attempt_pause_ = 0;
@@ -103,10 +102,17 @@ bool SpdkState::open(SpdkChannel& channel) {
   }
   // As long as its time is not over, the next attachment may serve it.
   lose(*controller_->lost(), opened.error().message());
-  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, kPauseMax);
-  attempt_next_ = env::monotonic_now() + attempt_pause_;
+  put_off();
   refuse(opened.error(), env::monotonic_now());
   return false;
+}
+
+// Each operation that waits sees an attempt or two in its time, however long the target was away.
+void SpdkState::put_off() {
+  const env::Nanos most =
+      std::max(kPauseMin, std::min(kPauseMax, options_.remote.reattach_timeout / 4));
+  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, most);
+  attempt_next_ = env::monotonic_now() + attempt_pause_;
 }
 
 // Those whose time is over by `now`.

@@ -78,6 +78,7 @@ class NvmeState {
   // ---- by the thread
   void run();
   void serve_links();
+  void put_off();
   bool any_wanted(env::Nanos& until);
   Result<void> reattach();
   void refuse_links(const Error& error, env::Nanos now);

@@ -57,8 +57,7 @@ void NvmeState::serve_links() {
       obs::log(obs::Level::kInfo, "nvmf_reattach_failed",
                {{"device", books_->identity().name}, {"error", attached.error().message()}});
       const bool final = books_->health().failed();
-      attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, kPauseMax);
-      attempt_next_ = env::monotonic_now() + attempt_pause_;
+      put_off();
       return refuse_links(attached.error(), final ? block::kNoDeadline : env::monotonic_now());
     }
     attempt_pause_ = 0;
@@ -72,6 +71,13 @@ void NvmeState::serve_links() {
   for (const auto& link : links) {
     if (link->wanted() && !association_->lost && !stopping_) connect_link(*link);
   }
+}
+
+// Each operation that waits sees some attempts in its time, however long the target was away.
+void NvmeState::put_off() {
+  const env::Nanos most = std::max(kPauseMin, std::min(kPauseMax, options_.reattach_timeout / 4));
+  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, most);
+  attempt_next_ = env::monotonic_now() + attempt_pause_;
 }
 
 // Those whose time is over by `now`.
@@ -97,8 +103,7 @@ void NvmeState::connect_link(QueueLink& link) {
   if (pair) return link.give(QueueLink::Connection{association_, std::move(*pair)});
   // As long as its time is not over, the next association may serve it.
   lose(*association_, pair.error().message());
-  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, kPauseMax);
-  attempt_next_ = env::monotonic_now() + attempt_pause_;
+  put_off();
   refuse_links(pair.error(), env::monotonic_now());
 }
 

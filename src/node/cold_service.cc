@@ -290,6 +290,8 @@ Result<void> ColdService::add_tier_metrics() {
       {"larder_cold_restore_bytes", "memory in use by reads", number(restore.bytes_in_flight)},
       {"larder_cold_metadata_bytes", "memory of the disk tier's books",
        [this] { return double(core_.cold->memory_bytes()); }},
+      {"larder_disks_away", "remote disks whose targets are not there",
+       [this] { return double(away_.names().size()); }},
       {"larder_cold_scanning", "disks being scanned",
        [this] { return core_.cold->recovering() ? 1.0 : 0.0; }},
   };

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "client/attachment.h"
-#include "client/disk_reader.h"
 #include "client/op.h"
 #include "client/pool.h"
+#include "client/readable_disks.h"
 #include "client/route_cache.h"
 #include "client/value_pool.h"
 #include "larder/client.h"
@@ -47,7 +47,7 @@ class ClientCore {
   void forget_dead_node();
   Pool& pool() noexcept { return *pool_; }
   ValuePool& values() noexcept { return *values_; }
-  DiskFiles& disks() noexcept { return disks_; }
+  ReadableDisks& disks() noexcept { return disks_; }
   qos::ManagedTransfers& transfers() noexcept { return transfers_; }
 
   // Pins belong to a connection, so all of this client's go over one.
@@ -79,7 +79,7 @@ class ClientCore {
   RouteCache cache_;
   qos::ManagedTransfers transfers_{nullptr};
   const std::shared_ptr<ValuePool> values_ = std::make_shared<ValuePool>();
-  DiskFiles disks_;
+  ReadableDisks disks_;
   std::mutex attach_mutex_;
   std::shared_ptr<Attachment> attachment_;  // under attach_mutex_
   bool attaching_ = false;                  // under attach_mutex_: one thread is at it

@@ -9,7 +9,8 @@ namespace larder::client {
 namespace {
 
 constexpr std::uint32_t kExtentsMax = 64;  // of one value
-constexpr int kFilesMax = 256;
+constexpr int kDisksMax = 256;
+constexpr std::uint32_t kNumberMax = 255;
 
 tl::unexpected<Error> malformed() {
   return fail(Code::kCorrupt, "the node's list of values on disk is malformed");
@@ -19,10 +20,10 @@ Result<DirectItem> item_at(const pb::GetReply& reply, int i, int& extent) {
   const pb::DirectReads& list = reply.direct();
   DirectItem item;
   item.item = list.items(i);
-  item.file = list.files(i);
+  item.disk = list.files(i);
   const bool known = item.item < static_cast<std::uint32_t>(reply.codes_size()) &&
                      item.item < static_cast<std::uint32_t>(reply.sizes_size()) &&
-                     item.file < static_cast<std::uint32_t>(list.paths_size()) &&
+                     item.disk < static_cast<std::uint32_t>(list.paths_size()) &&
                      list.extents(i) >= 1 && list.extents(i) <= kExtentsMax &&
                      static_cast<int>(list.extents(i)) <= list.offsets_size() - extent;
   if (!known || reply.codes(static_cast<int>(item.item)) != 0) return malformed();
@@ -45,14 +46,17 @@ Result<DirectItem> item_at(const pb::GetReply& reply, int i, int& extent) {
 Result<DirectList> direct_list(const pb::GetReply& reply) {
   const pb::DirectReads& list = reply.direct();
   const int count = list.items_size();
-  const int files = list.paths_size();
+  const int disks = list.paths_size();
   const bool consistent = list.files_size() == count && list.extents_size() == count &&
-                          list.offsets_size() == list.lengths_size() && files <= kFilesMax &&
-                          list.devices_size() == files && list.inodes_size() == files;
+                          list.offsets_size() == list.lengths_size() && disks <= kDisksMax &&
+                          list.devices_size() == disks && list.inodes_size() == disks &&
+                          list.ids_size() == disks && list.numbers_size() == disks;
   if (!consistent) return malformed();
   DirectList out;
-  for (int i = 0; i < files; ++i) {
-    out.files.push_back({list.paths(i), {list.devices(i), list.inodes(i)}});
+  for (int i = 0; i < disks; ++i) {
+    if (list.numbers(i) > kNumberMax) return malformed();
+    out.disks.push_back(
+        {list.numbers(i), list.paths(i), {list.devices(i), list.inodes(i)}, list.ids(i)});
   }
   int extent = 0;
   for (int i = 0; i < count; ++i) {

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/disk_reader.h"
-#include "fileio/file.h"
+#include "client/readable_disks.h"
 #include "larder/status.h"
 
 namespace larder::pb {
@@ -18,15 +17,11 @@ namespace larder::client {
 
 struct DirectItem {
   std::uint32_t item = 0;
-  std::uint32_t file = 0;  // an index into DirectList::files
+  std::uint32_t disk = 0;  // an index into DirectList::disks
   std::vector<DiskExtent> extents;
 };
-struct DirectFile {
-  std::string path;
-  fileio::FileIdentity identity;
-};
 struct DirectList {
-  std::vector<DirectFile> files;
+  std::vector<DiskName> disks;
   std::vector<DirectItem> items;  // ascending
 };
 

@@ -28,6 +28,8 @@ pb::GetReply good() {
   list.add_paths("/disk");
   list.add_devices(1);
   list.add_inodes(2);
+  list.add_ids("");
+  list.add_numbers(7);
   return reply;
 }
 
@@ -38,8 +40,10 @@ TEST(DirectList, SaysWhereEachValueIs) {
   EXPECT_EQ(list->items[1].item, 2U);
   ASSERT_EQ(list->items[1].extents.size(), 2U);
   EXPECT_EQ(list->items[1].extents[1].offset, 40960U);
-  EXPECT_EQ(list->files[0].path, "/disk");
-  EXPECT_EQ(list->files[0].identity, (fileio::FileIdentity{1, 2}));
+  EXPECT_EQ(list->disks[0].path, "/disk");
+  EXPECT_EQ(list->disks[0].identity, (fileio::FileIdentity{1, 2}));
+  EXPECT_EQ(list->disks[0].number, 7U);
+  EXPECT_FALSE(list->disks[0].is_remote());
 }
 
 TEST(DirectList, WhatContradictsItselfIsRefused) {
@@ -62,6 +66,10 @@ TEST(DirectList, WhatContradictsItselfIsRefused) {
       [](auto&, auto& l) { l.add_extents(1); },
       [](auto&, auto& l) { l.add_paths("/other"); },
       [](auto&, auto& l) { l.add_devices(0); },
+      [](auto&, auto& l) { l.add_ids("uuid"); },
+      [](auto&, auto& l) { l.clear_ids(); },
+      [](auto&, auto& l) { l.add_numbers(8); },
+      [](auto&, auto& l) { l.set_numbers(0, 256); },
       [](auto& r, auto&) { r.clear_codes(); },
   };
   int number = 0;

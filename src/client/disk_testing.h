@@ -15,6 +15,8 @@ namespace larder::client {
 
 inline constexpr std::size_t kValue = 200'000;
 inline constexpr std::uint64_t kMore = 200;  // values: more than twice what DRAM holds
+inline constexpr std::uint64_t kFirst = 20;
+inline constexpr std::uint64_t kFillers = 1'000'000;
 
 // A node with little DRAM and a disk, and a client of it.
 class DiskBed {
@@ -62,14 +64,23 @@ class DiskBed {
     EXPECT_EQ(stats->front().code, Code::kOk) << name;
     return stats->front().info.tier;
   }
-  // Until everything has a record.
+  // Until everything has a record, and the first values are on disk alone: others are put until
+  // they are, for the hand passes over what is not written yet.
   void settle(std::uint64_t count) {
+    ASSERT_TRUE(soon([&] { return !any_is(Tier::kHot, count); }));
+    std::uint64_t filler = kFillers;
     ASSERT_TRUE(soon([&] {
-      for (std::uint64_t i = 0; i < count; ++i) {
-        if (tier_of(key(i)) == Tier::kHot) return false;
-      }
-      return true;
+      if (!any_is(Tier::kHotAndCold, std::min(count, kFirst))) return true;
+      put_many(filler, filler + 20);
+      filler += 20;
+      return false;
     }));
+  }
+  bool any_is(Tier tier, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (tier_of(key(i)) == tier) return true;
+    }
+    return false;
   }
 
   const Path path_;

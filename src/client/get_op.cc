@@ -99,11 +99,16 @@ Result<Question> GetOp::ask(Lane& lane) {
     request.add_capacities(room(i));
   }
   wire::pack_keys(core_.space(), keys, *request.mutable_keys());
-  direct_ = by_routes_ && waited() && !core_.disks().barred() &&
-            std::all_of(pending_.begin(), pending_.end(),
-                        [this](std::uint32_t i) { return tries_[i] == 0; });
+  direct_remote_ = waited() && !inline_only_ &&
+                   std::all_of(pending_.begin(), pending_.end(),
+                               [this](std::uint32_t i) { return tries_[i] == 0; });
+  direct_ = direct_remote_ && by_routes_;
   request.set_routes_only(by_routes_);
   request.set_direct(direct_);
+  request.set_direct_remote(direct_remote_);
+  if (direct_remote_) {
+    for (const std::uint32_t number : core_.disks().not_wanted()) request.add_not_direct(number);
+  }
   asked_ = pending_;
   if (!transfer_) {
     const bool shared = core_.path() == Path::kSharedMemory;
@@ -186,11 +191,13 @@ Result<void> GetOp::take_direct(const pb::GetReply& reply) {
   disk_reads_.clear();
   disk_items_.clear();
   if (!reply.has_direct()) return {};
-  if (!direct_) return fail(Code::kCorrupt, "the node names disks, and was not asked to");
   LARDER_ASSIGN(DirectList list, direct_list(reply));
-  std::vector<std::shared_ptr<const fileio::File>> files;
-  for (const DirectFile& file : list.files) {
-    files.push_back(core_.disks().find(file.path, file.identity));
+  std::vector<std::shared_ptr<const ReadableDisk>> disks;
+  for (const DiskName& disk : list.disks) {
+    if (!(disk.is_remote() ? direct_remote_ : direct_)) {
+      return fail(Code::kCorrupt, "the node names disks, and was not asked to");
+    }
+    disks.push_back(core_.disks().find(disk));
   }
   for (DirectItem& one : list.items) {
     const std::uint32_t item = asked_[one.item];
@@ -199,9 +206,9 @@ Result<void> GetOp::take_direct(const pb::GetReply& reply) {
     read.checksum = reply.checksums(static_cast<int>(one.item));
     if (read.bytes > room(item))
       return fail(Code::kCorrupt, "the node sends more than was asked for");
-    read.file = files[one.file];
+    read.disk = disks[one.disk];
     read.extents = std::move(one.extents);
-    if (read.file) LARDER_TRY(make_place(item, read.bytes));
+    if (read.disk) LARDER_TRY(make_place(item, read.bytes));
     read.into = items_[item].pieces;
     disk_items_.push_back(item);
     disk_reads_.push_back(std::move(read));
@@ -214,7 +221,7 @@ void GetOp::read_disks() {
   std::vector<DiskRead> reads;
   std::vector<std::uint32_t> items;
   for (std::size_t i = 0; i < disk_reads_.size(); ++i) {
-    if (!disk_reads_[i].file) {
+    if (!disk_reads_[i].disk) {
       again(disk_items_[i]);
       continue;
     }
@@ -224,14 +231,7 @@ void GetOp::read_disks() {
   disk_reads_.clear();
   disk_items_.clear();
   if (reads.empty()) return;
-  if (auto reader = core_.disks().borrow()) {
-    const Result<void> ended = (*reader)->read(reads, deadline());
-    if (ended || ended.error().code() != Code::kUnavailable) {
-      core_.disks().give_back(std::move(*reader));
-    } else {
-      core_.disks().drop(std::move(*reader));
-    }
-  }
+  core_.disks().read(reads, purpose(), deadline());
   for (std::size_t i = 0; i < reads.size(); ++i) {
     if (!reads[i].good) {
       again(items[i]);

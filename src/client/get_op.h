@@ -65,9 +65,10 @@ class GetOp final : public Op, private rpc::PayloadSink {
   std::vector<std::uint32_t> asked_;    // those in the round in flight
   bool scanned_ = false;                // the route cache was asked
   bool by_routes_ = false;              // the round asks for routes, not for bytes
-  bool direct_ = false;                 // and for places on disk
+  bool direct_ = false;                 // and for places on disks of this host, on remote ones
+  bool direct_remote_ = false;
   bool inline_only_ = false;  // the node has no room in memory for what it reads from disk
-  // To be read from disks of this host, and which items those are.
+  // To be read from disks, and which items those are.
   std::vector<DiskRead> disk_reads_;
   std::vector<std::uint32_t> disk_items_;
   std::vector<Incoming> incoming_;

@@ -60,6 +60,7 @@ class Op : public rpc::Call {
   env::Nanos deadline() const noexcept { return deadline_; }
   // A thread waits for it, so that local_pass() may take its time.
   bool waited() const noexcept { return !async_; }
+  const qos::Purpose& purpose() const noexcept { return purpose_; }
   qos::Label label(TransportType transport, Opcode opcode) const noexcept;
   ClientCore& core_;
 

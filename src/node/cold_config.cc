@@ -36,7 +36,11 @@ void add_policy_keys(env::ConfigSchema& schema, ColdSettings& settings) {
       .add_size("cold.admit_memory", "4MiB", {64, 1ULL << 32U},
                 "memory for keys that were asked for", into(settings.admit_memory))
       .add_enum("cold.promotion", "on_second_hit", {"never", "on_hit", "on_second_hit"},
-                "when a value that was read from disk stays in DRAM", into(settings.promotion));
+                "when a value that was read from disk stays in DRAM", into(settings.promotion))
+      .add_enum("cold.direct", "any", {"off", "host", "any"},
+                "who may read values from the disks without the node: nobody, clients of its host, "
+                "or clients anywhere (of them only from remote disks)",
+                into(settings.direct));
 }
 
 void add_space_keys(env::ConfigSchema& schema, ColdSettings& settings) {
@@ -104,6 +108,9 @@ Result<tier::ColdOptions> cold_options(const ColdSettings& settings) {
   options.promotion = settings.promotion == "never"    ? tier::Promotion::kNever
                       : settings.promotion == "on_hit" ? tier::Promotion::kOnHit
                                                        : tier::Promotion::kOnSecondHit;
+  options.direct = settings.direct == "off"    ? tier::DirectReads::kOff
+                   : settings.direct == "host" ? tier::DirectReads::kHost
+                                               : tier::DirectReads::kAny;
   options.high_watermark = settings.high_watermark;
   options.low_watermark = settings.low_watermark;
   options.critical_watermark = settings.critical_watermark;

@@ -20,6 +20,7 @@ struct ColdSettings {
   std::string order;
   std::string admit;
   std::string promotion;
+  std::string direct;
   bool admit_fill_first = true;
   std::uint64_t admit_memory = 0;
   double high_watermark = 0;

@@ -57,7 +57,7 @@ class DirectList {
   void add(std::size_t item, const tier::DirectPlace& place) {
     pb::DirectReads& list = *reply_.mutable_direct();
     list.add_items(static_cast<std::uint32_t>(item));
-    list.add_files(number_of(place.device->shared_file(), list));
+    list.add_files(index_of(*place.device, list));
     list.add_extents(static_cast<std::uint32_t>(place.extent_count));
     for (std::size_t i = 0; i < place.extent_count; ++i) {
       list.add_offsets(place.extents[i].offset);
@@ -66,18 +66,20 @@ class DirectList {
   }
 
  private:
-  std::uint32_t number_of(const std::optional<tier::SharedFile>& file, pb::DirectReads& list) {
-    const auto known = std::find(files_.begin(), files_.end(), &*file);
-    const auto number = static_cast<std::uint32_t>(known - files_.begin());
-    if (known != files_.end()) return number;
-    files_.push_back(&*file);
-    list.add_paths(file->path);
-    list.add_devices(file->device);
-    list.add_inodes(file->inode);
-    return number;
+  std::uint32_t index_of(const tier::ColdDevice& device, pb::DirectReads& list) {
+    const auto known = std::find(disks_.begin(), disks_.end(), &device);
+    const auto index = static_cast<std::uint32_t>(known - disks_.begin());
+    if (known != disks_.end()) return index;
+    disks_.push_back(&device);
+    list.add_paths(device.direct_name()->path);
+    list.add_devices(device.direct_name()->device);
+    list.add_inodes(device.direct_name()->inode);
+    list.add_ids(device.direct_name()->id);
+    list.add_numbers(device.number());
+    return index;
   }
   pb::GetReply& reply_;
-  std::vector<const tier::SharedFile*> files_;
+  std::vector<const tier::ColdDevice*> disks_;
 };
 
 void add_item(const GetItem& item, bool with_route, pb::GetReply& reply) {
@@ -117,6 +119,11 @@ void GetCall::judge(GetItem& item) {
                 std::to_string(item.room);
     return;
   }
+  if ((wish_.files || wish_.remote) && !item.entry->has_hot()) {
+    item.place = core_.cold->restorer().offer(item.entry, wish_);
+    has_places_ |= item.place.has_value();
+    if (item.place) return;
+  }
   if (!routes_only_) {
     if (length > wire::kPayloadBytesMax - payload_bytes_) {
       item.code = Code::kTooLarge;
@@ -125,10 +132,7 @@ void GetCall::judge(GetItem& item) {
     }
     payload_bytes_ += length;
   }
-  if (item.entry->has_hot()) return;
-  if (direct_) item.place = core_.cold->restorer().offer(item.entry);
-  has_places_ |= item.place.has_value();
-  must_wait_ |= !item.place;
+  must_wait_ |= !item.entry->has_hot();
 }
 
 rpc::Reply GetCall::reply() {
@@ -152,7 +156,7 @@ rpc::Reply GetCall::reply() {
     ++hits;
     if (item.place) direct.add(i, *item.place);
     if (!item.place && item.entry->has_hot()) core_.hot->touch(item.entry->hot().slot);
-    if (!routes_only_) values->add(item);
+    if (!routes_only_ && !item.place) values->add(item);
   }
   body.set_again(again_);
   body.set_inline_only(inline_only_);

@@ -27,10 +27,10 @@ class GetCall {
  public:
   struct Mode {
     bool routes_only = false;  // no bytes: where they are in shared memory
-    bool direct = false;       // or on a disk of this host
+    tier::DirectWish direct;   // or on disks
   };
-  GetCall(StoreCore& core, const wire::FrameHeader& header, Mode mode, std::size_t items)
-      : core_(core), header_(header), routes_only_(mode.routes_only), direct_(mode.direct) {
+  GetCall(StoreCore& core, const wire::FrameHeader& header, const Mode& mode, std::size_t items)
+      : core_(core), header_(header), routes_only_(mode.routes_only), wish_(mode.direct) {
     items_.reserve(items);
   }
   // The next key. `fits`: it is one.
@@ -57,7 +57,7 @@ class GetCall {
   StoreCore& core_;
   const wire::FrameHeader header_;
   const bool routes_only_;
-  const bool direct_;
+  const tier::DirectWish wish_;
   std::vector<GetItem> items_;
   std::uint64_t payload_bytes_ = 0;
   bool must_wait_ = false;

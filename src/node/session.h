@@ -47,6 +47,7 @@ class NodeSession final : public rpc::Session {
   // Resolves the keys of a request into refs_. False: nothing is stored in that key space.
   Result<bool> resolve(const pb::Keys& keys);
   route::EntryRef find_ahead(std::size_t index);
+  tier::DirectWish direct_wish() const;
 
   StoreCore& core_;
   DeviceCalls& device_calls_;

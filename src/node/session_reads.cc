@@ -43,6 +43,22 @@ route::EntryRef NodeSession::find_ahead(std::size_t index) {
   return core_.routes->find(refs_[index]);
 }
 
+// Who does not share its memory does not share its files. A target asks nobody where he runs.
+tier::DirectWish NodeSession::direct_wish() const {
+  using tier::DirectReads;
+  tier::DirectWish wish;
+  if (!core_.cold) return wish;
+  const DirectReads allowed = core_.cold->restorer().direct();
+  wish.files = get_request_.direct() && get_request_.routes_only() && local_ &&
+               core_.share_memory && allowed != DirectReads::kOff;
+  wish.remote = get_request_.direct_remote() &&
+                (allowed == DirectReads::kAny || (allowed == DirectReads::kHost && local_));
+  for (const std::uint32_t number : get_request_.not_direct()) {
+    if (number < wish.not_these.size()) wish.not_these[number] = true;
+  }
+  return wish;
+}
+
 Result<rpc::Intake> NodeSession::get(const wire::FrameHeader& header, std::string_view body) {
   LARDER_TRY(wire::parse_body(body, wire::Op::kGet, get_request_));
   LARDER_ASSIGN(const bool known, resolve(get_request_.keys()));
@@ -51,7 +67,7 @@ Result<rpc::Intake> NodeSession::get(const wire::FrameHeader& header, std::strin
   }
   GetCall::Mode mode;
   mode.routes_only = get_request_.routes_only();
-  mode.direct = mode.routes_only && get_request_.direct() && local_ && core_.share_memory;
+  mode.direct = direct_wish();
   GetCall call(core_, header, mode, refs_.size());
   for (std::size_t i = 0; i < refs_.size(); ++i) {
     call.add(known ? find_ahead(i) : route::EntryRef(), key_fits(refs_[i].key),

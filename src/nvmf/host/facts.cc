@@ -96,7 +96,7 @@ Result<block::Geometry> geometry_of(const ControllerFacts& controller,
                                     const NamespaceFacts& facts) {
   block::Geometry out;
   out.block_bytes = facts.shape.block_bytes;
-  out.memory_alignment = 4;
+  out.memory_alignment = 1;  // data goes through a socket, and no address of ours to the controller
   out.sector_bytes = sector_of(controller, facts);
   out.blocks = facts.shape.blocks;
   out.transfer_max = kTransferMax;

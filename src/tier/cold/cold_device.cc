@@ -23,13 +23,16 @@ std::string heir_of(const std::string& owner) {
   return owner.substr(0, owner.rfind(':') + 1);
 }
 
-std::optional<SharedFile> shared_file_at(const std::string& path) {
+std::optional<DirectName> direct_name_of(const Location& place, const block::Identity& identity) {
+  if (place.remote) return DirectName{place.path, 0, 0, identity.id};
   std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error);
+  const auto absolute = std::filesystem::absolute(place.path, error);
   struct stat info {};
   if (error || ::stat(absolute.c_str(), &info) != 0) return std::nullopt;
-  return SharedFile{absolute.string(), static_cast<std::uint64_t>(info.st_dev),
-                    static_cast<std::uint64_t>(info.st_ino)};
+  return DirectName{absolute.string(),
+                    static_cast<std::uint64_t>(info.st_dev),
+                    static_cast<std::uint64_t>(info.st_ino),
+                    {}};
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ Result<std::shared_ptr<ColdDevice>> ColdDevice::open(const DiskSpec& spec,
   made->id_ = made->store_->uuid().to_string();
   made->epoch_ = std::max(epoch, made->store_->last_epoch());
   made->remote_ = place.remote;
-  if (!wrap && !place.remote) made->shared_file_ = shared_file_at(place.path);
+  if (!wrap) made->direct_name_ = direct_name_of(place, device->identity());
   return made;
 }
 

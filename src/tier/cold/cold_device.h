@@ -37,12 +37,14 @@ struct ColdCounters {
   std::atomic<std::uint64_t> orphans{0};  // found at recovery, wanted by nobody
 };
 
-// A file, or a disk, that processes of this host can open for themselves.
-struct SharedFile {
-  std::string path;  // absolute
-  // As stat() says: st_dev and st_ino.
+// What clients can open for themselves: processes of this host a file or a disk, whoever reaches
+// its target a remote namespace.
+struct DirectName {
+  std::string path;  // absolute, or a URL
+  // Of a file, as stat() says: st_dev and st_ino.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
+  std::string id;  // of a namespace: block::Identity::id, not empty
 };
 
 class ColdDevice {
@@ -77,8 +79,8 @@ class ColdDevice {
   block::BlockDevice& device() noexcept { return store_->device(); }
   // Behind a network: it may come back after it failed.
   bool is_remote() const noexcept { return remote_; }
-  // What a client of this host may read by itself; empty: only the node can.
-  const std::optional<SharedFile>& shared_file() const noexcept { return shared_file_; }
+  // What a client may read by itself; empty: only the node can.
+  const std::optional<DirectName>& direct_name() const noexcept { return direct_name_; }
   // A client was told to read so much by itself: for as long as that may take, writes stand back.
   void note_direct_read(std::uint64_t bytes) noexcept;
   // Somebody waits for a read.
@@ -122,7 +124,7 @@ class ColdDevice {
   std::atomic<bool> broken_{false};
   std::uint64_t epoch_ = 0;
   bool remote_ = false;
-  std::optional<SharedFile> shared_file_;
+  std::optional<DirectName> direct_name_;
   std::atomic<env::Nanos> direct_until_{0};
   mutable std::mutex mutex_;
   std::string last_error_;

@@ -34,12 +34,20 @@ enum class Promotion : std::uint8_t {
   kOnSecondHit = 2,  // it was read before, and less than DRAM holds has been read since
 };
 
+// Who may be told where records are, to read them without the node.
+enum class DirectReads : std::uint8_t {
+  kOff = 0,
+  kHost = 1,  // clients of the node's host
+  kAny = 2,   // and others, records on remote namespaces
+};
+
 struct ColdOptions {
   OffloadMode mode = OffloadMode::kPassthrough;
   OffloadQueueOptions queue;
   AdmissionOptions admission;
   ReuseOptions reuse;
   Promotion promotion = Promotion::kOnSecondHit;
+  DirectReads direct = DirectReads::kAny;
   // Of each device's capacity. Above high the least wanted records go, down to low; above critical
   // nothing is written until then. `reserve_bytes` of it stay free whatever happens.
   double high_watermark = 0.95;

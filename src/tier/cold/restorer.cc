@@ -69,11 +69,13 @@ void Restorer::prefetch(route::EntryRef entry, qos::Purpose purpose) {
   take_off(std::move(flight));
 }
 
-std::optional<DirectPlace> Restorer::offer(const route::EntryRef& entry) {
+std::optional<DirectPlace> Restorer::offer(const route::EntryRef& entry, const DirectWish& wish) {
   const Place place = Place::unpack(entry->cold());
   DirectPlace direct;
   direct.device = links_.devices->device(place.device);
-  if (!direct.device || !direct.device->readable() || !direct.device->shared_file()) return {};
+  if (!direct.device || !direct.device->readable() || !direct.device->direct_name()) return {};
+  const bool wanted = direct.device->is_remote() ? wish.remote : wish.files;
+  if (!wanted || wish.not_these[place.device]) return {};
   const bool lately = read_lately(*direct.device, place.record, entry->length());
   if (options_.promotion == Promotion::kOnHit) return {};
   if (options_.promotion == Promotion::kOnSecondHit && lately) return {};

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "qos/managed.h"
 #include "route/entry.h"
 #include "tier/cold/cold_device.h"
+#include "tier/cold/place.h"
 #include "tier/hot/hot_store.h"
 
 namespace larder::tier {
@@ -48,7 +50,14 @@ class DeviceTable {
   virtual std::shared_ptr<ColdDevice> device(std::uint8_t number) const = 0;
 };
 
-// Where a client of this host finds a record by itself. Nothing holds it there: whoever reads it
+// What a reader can read by itself.
+struct DirectWish {
+  bool files = false;  // and disks, of this host
+  bool remote = false;
+  std::bitset<kDevicesMax> not_these;  // by number
+};
+
+// Where a client finds a record by itself. Nothing holds it there: whoever reads it
 // believes what has the checksum of its route, and no other bytes.
 struct DirectPlace {
   std::shared_ptr<ColdDevice> device;
@@ -90,11 +99,12 @@ class Restorer {
   //   kCancelled     the disk is being closed
   // `into_dram`: it gets a hot copy whatever the policy says, if there is room.
   void restore(route::EntryRef entry, qos::Purpose purpose, bool into_dram, Done done);
-  // For a reader on this host: where the record of `entry` is, when the value need not come into
-  // DRAM by policy and its disk can be opened by others. Empty: restore() it. Counts as a read.
-  std::optional<DirectPlace> offer(const route::EntryRef& entry);
+  // Where the record of `entry` is, when by policy the value need not come into DRAM and its disk
+  // is one of those wished for. Empty: restore() it. Counts as a read.
+  std::optional<DirectPlace> offer(const route::EntryRef& entry, const DirectWish& wish);
   // Into DRAM, for one that will be asked for next; nobody waits.
   void prefetch(route::EntryRef entry, qos::Purpose purpose);
+  DirectReads direct() const noexcept { return options_.direct; }
   // Values that are read stay in DRAM, mostly.
   bool promotes() const noexcept { return options_.promotion != Promotion::kNever; }
 

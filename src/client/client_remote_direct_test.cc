@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that a client reads from a remote namespace by itself.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/disk_testing.h"
+#include "nvmf/target/target.h"
+
+namespace larder::client {
+namespace {
+
+class ClientRemoteDirectTest : public testing::TestWithParam<Path>, protected DiskBed {
+ protected:
+  ClientRemoteDirectTest() : DiskBed(GetParam()) {}
+  void TearDown() override {
+    end();
+    nodes_.node.reset();  // while its target is there
+  }
+  void start_target() {
+    nvmf::TargetOptions options;
+    options.listen.port = port_;
+    nvmf::NamespaceOptions space;
+    space.ram_bytes = 256ULL << 20U;
+    space.populate = false;
+    auto made = nvmf::Target::create(options, {std::move(space)});
+    ASSERT_TRUE(made) << made.error().to_string();
+    target_ = std::move(*made);
+    port_ = target_->address().port;
+  }
+  void fill(const std::string& promotion = "never", const std::string& direct = "any") {
+    start_target();
+    nodes_.options.cold.direct = direct;
+    start_on(target_->url() + "?host_nqn=nqn.2014-08.org.nvmexpress:larder-test", promotion);
+    put_many(0, kMore);
+    settle(kMore);
+  }
+  double count(const std::string& series) {
+    const std::string text = nodes_.node->metrics();
+    const auto at = text.find("\n" + series + "{");
+    if (at == std::string::npos) return -1;
+    return std::stod(text.substr(text.find("} ", at) + 2));
+  }
+  double direct() { return count("larder_disk_direct_total"); }
+  double restored() { return count("larder_disk_restored_total"); }
+  void expect_value(std::uint64_t i) {
+    const auto got = client_->get(key(i));
+    ASSERT_TRUE(got) << key(i) << ": " << words(got);
+    ASSERT_TRUE(same(got->bytes(), make_value(i, kValue + i))) << key(i);
+  }
+  // Until the client has its own way to the namespace; the node serves it meanwhile.
+  void connect() {
+    ASSERT_TRUE(soon([&] {
+      const double before = restored();
+      expect_value(0);
+      return restored() == before;
+    }));
+  }
+
+  std::uint16_t port_ = 0;
+  std::unique_ptr<nvmf::Target> target_;
+};
+
+TEST_P(ClientRemoteDirectTest, TheNodeReadsNothing) {
+  fill();
+  connect();
+  const double restored_before = restored();
+  const double direct_before = direct();
+  for (std::uint64_t i = 0; i < kFirst; ++i) expect_value(i);
+  EXPECT_EQ(restored(), restored_before);
+  EXPECT_EQ(direct(), direct_before + kFirst);
+}
+
+// One call for values of both tiers, into memory of any alignment, in several pieces, with ends
+// within a block.
+TEST_P(ClientRemoteDirectTest, ABatchIntoPiecesOfAnyAlignment) {
+  fill();
+  connect();
+  const double restored_before = restored();
+  std::vector<std::string> names;
+  std::vector<Bytes> rooms;
+  std::vector<std::vector<MutableBytes>> pieces;
+  for (std::uint64_t i = 0; i < kMore; ++i) {
+    names.push_back(key(i));
+    rooms.emplace_back(kValue + 4096);
+  }
+  std::vector<GetItem> items;
+  for (std::uint64_t i = 0; i < kMore; ++i) {
+    const MutableBytes room = MutableBytes(rooms[i]).subspan(i % 7);
+    const std::size_t first = 1 + (i * 7919) % kValue;
+    pieces.push_back({room.first(first), room.subspan(first, 0), room.subspan(first)});
+  }
+  for (std::uint64_t i = 0; i < kMore; ++i) items.push_back({names[i], pieces[i]});
+  const auto results = client_->get_into(items);
+  ASSERT_TRUE(results) << words(results);
+  for (std::uint64_t i = 0; i < kMore; ++i) {
+    ASSERT_EQ((*results)[i].code, Code::kOk) << (*results)[i].message;
+    ASSERT_EQ((*results)[i].size, kValue + i);
+    const ConstBytes room = ConstBytes(rooms[i]).subspan(i % 7);
+    ASSERT_TRUE(same(room.first(kValue + i), make_value(i, kValue + i))) << i;
+  }
+  EXPECT_GT(direct(), 100);
+  EXPECT_EQ(restored(), restored_before);
+}
+
+TEST_P(ClientRemoteDirectTest, TheSecondReadBringsItIntoDram) {
+  fill("on_second_hit");
+  connect();
+  const double restored_before = restored();
+  expect_value(1);
+  EXPECT_EQ(tier_of(key(1)), Tier::kCold);
+  expect_value(1);
+  EXPECT_EQ(tier_of(key(1)), Tier::kHotAndCold);
+  EXPECT_EQ(restored(), restored_before + 1);
+}
+
+TEST_P(ClientRemoteDirectTest, NotWhereItIsNotAllowed) {
+  fill("never", "off");
+  for (std::uint64_t i = 0; i < kFirst; ++i) expect_value(i);
+  EXPECT_EQ(direct(), 0);
+  EXPECT_EQ(restored(), kFirst);
+}
+
+TEST_P(ClientRemoteDirectTest, OfThisHostOnly) {
+  fill("never", "host");
+  if (GetParam() == Path::kTcp) {
+    for (std::uint64_t i = 0; i < kFirst; ++i) expect_value(i);
+    EXPECT_EQ(direct(), 0);
+  } else {
+    connect();
+    EXPECT_GT(direct(), 0);
+  }
+}
+
+// A target that goes takes the disk with it: misses, no errors, no waiting for ever. What is put
+// meanwhile is in DRAM.
+TEST_P(ClientRemoteDirectTest, ATargetThatGoes) {
+  fill();
+  connect();
+  target_.reset();
+  const auto miss = client_->get(key(1));
+  ASSERT_FALSE(miss);
+  EXPECT_EQ(miss.error().code(), Code::kNotFound) << words(miss);
+  ASSERT_TRUE(client_->put("new", make_value(4711, kValue)));
+  EXPECT_TRUE(same(client_->get("new")->bytes(), make_value(4711, kValue)));
+}
+
+INSTANTIATE_TEST_SUITE_P(, ClientRemoteDirectTest,
+                         testing::Values(Path::kSharedMemory, Path::kUnixSocket, Path::kTcp),
+                         path_test_name);
+
+}  // namespace
+}  // namespace larder::client

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/part_queue.h"
+
+#include <array>
+#include <utility>
+
+#include "fileio/best_backend.h"
+#include "fileio/file_queue.h"
+
+namespace larder::client {
+namespace {
+
+class FileParts final : public PartQueue {
+ public:
+  explicit FileParts(std::unique_ptr<fileio::FileQueue> queue) : queue_(std::move(queue)) {}
+  Limits limits() const noexcept override { return {}; }
+  Result<void> submit(const PartOp& op) override {
+    const block::Piece& piece = op.into.front();
+    return queue_->submit(
+        fileio::FileOp::read(*op.file, op.offset, {piece.data, piece.bytes}, op.tag));
+  }
+  void start() override { queue_->start(); }
+  std::size_t poll(std::span<PartDone> into) override {
+    return give(into, queue_->poll(std::span(done_).first(into.size())));
+  }
+  std::size_t wait(std::span<PartDone> into, env::Nanos deadline) override {
+    return give(into, queue_->wait(std::span(done_).first(into.size()), deadline));
+  }
+  bool quiesce(env::Nanos deadline) override { return queue_->quiesce(deadline); }
+  void add_buffer(std::span<std::byte> memory) noexcept override { queue_->add_buffer(memory); }
+  void remove_buffer(std::span<std::byte> memory) noexcept override {
+    queue_->remove_buffer(memory);
+  }
+
+ private:
+  std::size_t give(std::span<PartDone> into, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) into[i] = {done_[i].tag, done_[i].ok()};
+    return count;
+  }
+  std::unique_ptr<fileio::FileQueue> queue_;
+  std::array<fileio::FileDone, kDepth> done_;
+};
+
+class NamespaceParts final : public PartQueue {
+ public:
+  explicit NamespaceParts(std::unique_ptr<block::BlockQueue> queue) : queue_(std::move(queue)) {}
+  Limits limits() const noexcept override {
+    return {queue_->geometry().block_bytes, block::kPiecesMax};
+  }
+  Result<void> submit(const PartOp& op) override {
+    block::BlockOp read = block::BlockOp::read(op.offset, op.into, op.tag);
+    read.purpose = op.purpose;
+    return queue_->submit(read);
+  }
+  void start() override { queue_->start(); }
+  std::size_t poll(std::span<PartDone> into) override {
+    return give(into, queue_->poll(std::span(done_).first(into.size())));
+  }
+  std::size_t wait(std::span<PartDone> into, env::Nanos deadline) override {
+    return give(into, queue_->wait(std::span(done_).first(into.size()), deadline));
+  }
+  bool quiesce(env::Nanos deadline) override { return queue_->quiesce(deadline); }
+
+ private:
+  std::size_t give(std::span<PartDone> into, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) into[i] = {done_[i].tag, done_[i].ok()};
+    return count;
+  }
+  std::unique_ptr<block::BlockQueue> queue_;
+  std::array<block::BlockDone, kDepth> done_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PartQueue>> ring_for_files() {
+  LARDER_ASSIGN(auto backend, fileio::best_backend(PartQueue::kDepth));
+  fileio::FileQueueOptions options;
+  options.ops_max = PartQueue::kDepth;
+  LARDER_ASSIGN(auto queue, fileio::FileQueue::create(std::move(backend), options));
+  return std::make_unique<FileParts>(std::move(queue));
+}
+
+std::unique_ptr<PartQueue> queue_of_namespace(std::unique_ptr<block::BlockQueue> queue) {
+  return std::make_unique<NamespaceParts>(std::move(queue));
+}
+
+}  // namespace larder::client

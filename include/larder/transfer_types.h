@@ -65,6 +65,9 @@ enum class TransportType : std::uint8_t {
   kTcp = 7,
   kNds = 13,     // NPU memory to and from files
   kMemcpy = 64,  // within this process
+  // Disks behind NVMe/TCP. In the books only: the store reads and writes them by itself, and no
+  // request of the engine can.
+  kNvmeTcp = 65,
 };
 
 enum class SegmentType : std::uint8_t {
@@ -90,6 +93,10 @@ Result<SegmentType> parse_segment_type(std::string_view text);
 
 // The class that an intent has when the request names none.
 TrafficClass class_of(Intent intent) noexcept;
+// What only the books know: no policy may choose it.
+constexpr bool is_only_booked(TransportType type) noexcept {
+  return type == TransportType::kNvmeTcp;
+}
 // Memory that the CPU must not touch.
 constexpr bool is_device_memory(MemoryType type) noexcept {
   return type == MemoryType::kCuda || type == MemoryType::kNpu;

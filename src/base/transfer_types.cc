@@ -55,6 +55,7 @@ constexpr std::array kTransports = {
     Named{TransportType::kShm, "shm"},          Named{TransportType::kGds, "gds"},
     Named{TransportType::kIoUring, "io_uring"}, Named{TransportType::kTcp, "tcp"},
     Named{TransportType::kNds, "nds"},          Named{TransportType::kMemcpy, "memcpy"},
+    Named{TransportType::kNvmeTcp, "nvme_tcp"},  // last: see parse_transport()
 };
 constexpr std::array kSegmentTypes = {
     Named{SegmentType::kMemory, "memory"},
@@ -111,7 +112,10 @@ Result<MemoryType> parse_memory_type(std::string_view text) {
   return find_in<MemoryType>(kMemoryTypes, text, "memory type");
 }
 Result<TransportType> parse_transport(std::string_view text) {
-  return find_in<TransportType>(kTransports, text, "transport");
+  // Known, but not offered to who asks for another: it cannot be chosen.
+  if (text == kTransports.back().name) return kTransports.back().value;
+  return find_in<TransportType>(std::span(kTransports).first(kTransports.size() - 1), text,
+                                "transport");
 }
 Result<SegmentType> parse_segment_type(std::string_view text) {
   return find_in<SegmentType>(kSegmentTypes, text, "segment type");

@@ -14,6 +14,7 @@ TEST(TransferTypes, NumbersNeverMove) {
   EXPECT_EQ(static_cast<int>(TransportType::kTcp), 7);
   EXPECT_EQ(static_cast<int>(TransportType::kNds), 13);
   EXPECT_EQ(static_cast<int>(TransportType::kMemcpy), 64);
+  EXPECT_EQ(static_cast<int>(TransportType::kNvmeTcp), 65);
   EXPECT_EQ(static_cast<int>(Intent::kCheckpoint), 6);
   EXPECT_EQ(static_cast<int>(Resource::kNvmeWrite), 6);
   EXPECT_EQ(static_cast<int>(MemoryType::kNpu), 3);
@@ -24,8 +25,10 @@ TEST(TransferTypes, NamesComeBack) {
     const auto intent = static_cast<Intent>(i);
     EXPECT_EQ(parse_intent(intent_name(intent)).value(), intent);
   }
-  for (const auto type : {TransportType::kShm, TransportType::kGds, TransportType::kIoUring,
-                          TransportType::kTcp, TransportType::kNds, TransportType::kMemcpy}) {
+  for (const auto type :
+       {TransportType::kShm, TransportType::kGds, TransportType::kIoUring, TransportType::kTcp,
+        TransportType::kNds, TransportType::kMemcpy, TransportType::kNvmeTcp}) {
+    EXPECT_NE(transport_name(type), "unknown");
     EXPECT_EQ(parse_transport(transport_name(type)).value(), type);
   }
   for (const auto type : {MemoryType::kCpu, MemoryType::kCuda, MemoryType::kNpu}) {
@@ -33,6 +36,7 @@ TEST(TransferTypes, NamesComeBack) {
   }
   EXPECT_EQ(parse_class("high").value(), TrafficClass::kHigh);
   EXPECT_EQ(parse_segment_type("file").value(), SegmentType::kFile);
+  EXPECT_EQ(transport_name(TransportType::kNvmeTcp), "nvme_tcp");
 }
 
 TEST(TransferTypes, WhatIsNotKnownIsAnError) {
@@ -46,6 +50,16 @@ TEST(TransferTypes, WhatIsNotKnownIsAnError) {
   EXPECT_NE(intent.error().message().find("'urgent'"), std::string::npos);
   EXPECT_NE(intent.error().message().find("checkpoint"), std::string::npos);
   EXPECT_EQ(transport_name(static_cast<TransportType>(99)), "unknown");
+}
+
+// It is a word of the metrics: who chooses a transport is not led to it.
+TEST(TransferTypes, WhatIsOnlyBookedIsNotOffered) {
+  EXPECT_TRUE(is_only_booked(TransportType::kNvmeTcp));
+  EXPECT_FALSE(is_only_booked(TransportType::kIoUring));
+  const auto refused = parse_transport("nvme");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("tcp, nds, memcpy"), std::string::npos);
+  EXPECT_EQ(refused.error().message().find("nvme_tcp"), std::string::npos);
 }
 
 // A caller that says nothing is served, but never before those who wait.

@@ -73,6 +73,21 @@ TEST_P(ClientRemoteDirectTest, TheNodeReadsNothing) {
   EXPECT_EQ(direct(), direct_before + kFirst);
 }
 
+// In the client's books, with the intent of the call.
+TEST_P(ClientRemoteDirectTest, IsBookedByWhoReads) {
+  fill();
+  connect();
+  CallOptions options;
+  options.intent = Intent::kForegroundHandoff;
+  ASSERT_TRUE(client_->get(key(3), options));
+  ASSERT_TRUE(client_->get(key(4), options));
+  const std::string line =
+      "larder_transfer_bytes_total{class=\"high\",direction=\"read\",intent=\"foreground_handoff\","
+      "transport=\"nvme_tcp\"} " +
+      std::to_string(2 * kValue + 7) + "\n";
+  EXPECT_NE(client_->metrics().find(line), std::string::npos) << client_->metrics();
+}
+
 // One call for values of both tiers, into memory of any alignment, in several pieces, with ends
 // within a block.
 TEST_P(ClientRemoteDirectTest, ABatchIntoPiecesOfAnyAlignment) {

@@ -16,7 +16,7 @@ namespace larder::client {
 inline constexpr std::size_t kValue = 200'000;
 inline constexpr std::uint64_t kMore = 200;  // values: more than twice what DRAM holds
 inline constexpr std::uint64_t kFirst = 20;
-inline constexpr std::uint64_t kFillers = 1'000'000;
+inline constexpr std::uint64_t kFillers = 1000;  // the first of those
 
 // A node with little DRAM and a disk, and a client of it.
 class DiskBed {
@@ -67,23 +67,24 @@ class DiskBed {
   // Until everything has a record, and the first values are on disk alone: others are put until
   // they are, for the hand passes over what is not written yet.
   void settle(std::uint64_t count) {
-    ASSERT_TRUE(soon([&] { return !any_is(Tier::kHot, count); }));
-    std::uint64_t filler = kFillers;
+    ASSERT_TRUE(soon([&] { return !any_is(Tier::kHot, 0, count); }));
     ASSERT_TRUE(soon([&] {
-      if (!any_is(Tier::kHotAndCold, std::min(count, kFirst))) return true;
-      put_many(filler, filler + 20);
-      filler += 20;
+      if (!any_is(Tier::kHotAndCold, 0, std::min(count, kFirst))) return true;
+      put_many(fillers_end_, fillers_end_ + 20);
+      fillers_end_ += 20;
       return false;
     }));
+    ASSERT_TRUE(soon([&] { return !any_is(Tier::kHot, kFillers, fillers_end_); }));
   }
-  bool any_is(Tier tier, std::uint64_t count) {
-    for (std::uint64_t i = 0; i < count; ++i) {
+  bool any_is(Tier tier, std::uint64_t from, std::uint64_t to) {
+    for (std::uint64_t i = from; i < to; ++i) {
       if (tier_of(key(i)) == tier) return true;
     }
     return false;
   }
 
   const Path path_;
+  std::uint64_t fillers_end_ = kFillers;  // behind the last that was put
   NodeFixture nodes_;
   std::unique_ptr<Client> client_;
 };

@@ -237,8 +237,9 @@ void GetOp::read_disks() {
       again(items[i]);
       continue;
     }
-    ++read_.values;
-    read_.bytes += reads[i].bytes;
+    Moved& moved = reads[i].disk->remote ? read_remote_ : read_;
+    ++moved.values;
+    moved.bytes += reads[i].bytes;
     settle(items[i], Code::kOk, reads[i].bytes, {});
   }
 }
@@ -339,6 +340,7 @@ void GetOp::on_end(const Error* error) {
   count(TransportType::kShm, copied_);
   count(TransportType::kTcp, received_);
   count(TransportType::kIoUring, read_);
+  count(TransportType::kNvmeTcp, read_remote_);
 }
 
 void GetOp::deliver(const Error* error) {

@@ -84,7 +84,8 @@ class GetOp final : public Op, private rpc::PayloadSink {
   };
   Moved copied_;
   Moved received_;
-  Moved read_;  // from disks
+  Moved read_;         // from disks of this host
+  Moved read_remote_;  // from others
   qos::ManagedTransfers::Transfer transfer_;
 };
 

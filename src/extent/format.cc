@@ -49,13 +49,14 @@ Result<void> check_unused(block::BlockQueue& queue, const std::string& name) {
   return check_blank(queue, name);
 }
 
-Result<void> write_zeros(block::BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes) {
+Result<void> write_zeros(block::BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes,
+                         const block::BlockingOptions& with) {
   const std::uint64_t part =
       std::min<std::uint64_t>({bytes, kZeroBytes, queue.geometry().transfer_max});
   LARDER_ASSIGN(auto memory, zeros(queue.geometry(), part));
   for (std::uint64_t at = 0; at < bytes; at += part) {
     const std::uint64_t now = std::min(part, bytes - at);
-    LARDER_TRY(block::write_all(queue, offset + at, memory.span().first(now)));
+    LARDER_TRY(block::write_all(queue, offset + at, memory.span().first(now), with));
   }
   return {};
 }
@@ -63,12 +64,13 @@ Result<void> write_zeros(block::BlockQueue& queue, std::uint64_t offset, std::ui
 // The table reads as zeros afterwards. A device may say that discarded blocks do, and be asked
 // first: it spares a large table's writes. Not in a file: there each first write to a discarded
 // block changes the file system's own books, and every flush of headers would wait for its journal.
-Result<void> clear(block::BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes) {
+Result<void> clear(block::BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes,
+                   const block::BlockingOptions& with) {
   const block::Geometry& g = queue.geometry();
   const bool quick = queue.identity().kind != "file" && g.discard_bytes > 0 && g.discard_zeroes &&
                      offset % g.discard_bytes == 0 && bytes % g.discard_bytes == 0;
-  if (quick && block::discard(queue, offset, bytes)) return {};
-  return write_zeros(queue, offset, bytes);
+  if (quick && block::discard(queue, offset, bytes, with)) return {};
+  return write_zeros(queue, offset, bytes, with);
 }
 
 }  // namespace
@@ -79,16 +81,17 @@ Result<void> format(block::BlockDevice& device, const FormatOptions& options) {
   if (!options.force) LARDER_TRY(check_unused(*queue, device.identity().name));
   // The old superblocks go first, so that a formatting that was cut short is not taken for a store.
   const std::uint64_t block = layout.block_bytes;
-  LARDER_TRY(write_zeros(*queue, layout.superblock_offset(0), block));
-  LARDER_TRY(write_zeros(*queue, layout.superblock_offset(1), block));
-  LARDER_TRY(block::flush(*queue));
-  LARDER_TRY(clear(*queue, layout.table_offset(), layout.table_bytes()));
-  LARDER_TRY(block::flush(*queue));
+  const block::BlockingOptions with{.purpose = options.writes};
+  LARDER_TRY(write_zeros(*queue, layout.superblock_offset(0), block, with));
+  LARDER_TRY(write_zeros(*queue, layout.superblock_offset(1), block, with));
+  LARDER_TRY(block::flush(*queue, with));
+  LARDER_TRY(clear(*queue, layout.table_offset(), layout.table_bytes(), with));
+  LARDER_TRY(block::flush(*queue, with));
   Superblock superblock;
   superblock.uuid = Uuid::random();
   superblock.generation = 1;
   superblock.layout = layout;
-  return write_superblocks(*queue, superblock, 1);
+  return write_superblocks(*queue, superblock, 1, options.writes);
 }
 
 }  // namespace larder::extent

@@ -25,8 +25,8 @@ Result<void> mark_open(block::BlockQueue& queue, Superblock& superblock, const O
   superblock.owner = options.owner.substr(0, kOwnerBytesMax);
   // The flush in it also makes durable what an earlier process wrote and did not flush: what
   // recovery will see is then what stays.
-  LARDER_TRY(block::flush(queue));
-  return write_superblocks(queue, superblock, first);
+  LARDER_TRY(block::flush(queue, {.purpose = options.writes}));
+  return write_superblocks(queue, superblock, first, options.writes);
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ Result<void> RecordStore::close() {
   LARDER_ASSIGN(const auto queue, device_->open_queue(1));
   ++superblock_->generation;
   superblock_->clean = true;
-  return write_superblocks(*queue, *superblock_, 1);
+  return write_superblocks(*queue, *superblock_, 1, options_.writes);
 }
 
 Reservation::Reservation(Reservation&& other) noexcept

@@ -30,7 +30,8 @@ struct FormatOptions {
   // A header cell for this many bytes of the device: how small records can be, on average, before
   // cells run out before space does. From the block to 1 GiB.
   std::uint64_t record_bytes = 64U << 10U;
-  bool force = false;  // erases whatever is there
+  bool force = false;        // erases whatever is there
+  qos::Purpose writes = {};  // why the store writes
 };
 
 // Writes an empty record store. Nothing was written on these:
@@ -49,6 +50,9 @@ struct OpenOptions {
   // nothing else keeps two hosts from using it at the same time.
   std::string heir = {};
   bool read_only = false;  // nothing is written; no reserve(), no release()
+  // Why the store writes what belongs to no put: superblocks, tombstones, flushes. What it reads
+  // for itself (superblocks, recovery, scrubber) is of unknown intent, and LOW: it is all that is.
+  qos::Purpose writes = {};
 };
 
 // Of one payload: bytes of the device.

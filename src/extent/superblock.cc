@@ -192,7 +192,7 @@ Result<Superblock> choose(const FoundSuperblocks& found, const block::Geometry& 
 }
 
 Result<void> write_superblocks(block::BlockQueue& queue, const Superblock& superblock,
-                               std::size_t first) {
+                               std::size_t first, qos::Purpose purpose) {
   const block::Geometry& g = queue.geometry();
   LARDER_ASSIGN(auto memory, block::AlignedBuffer::create(
                                  g.block_bytes, std::max<std::size_t>(g.memory_alignment, 64)));
@@ -200,8 +200,9 @@ Result<void> write_superblocks(block::BlockQueue& queue, const Superblock& super
     std::memset(memory.data(), 0, memory.size());
     const auto page = encode(superblock, copy);
     std::memcpy(memory.data(), page.data(), page.size());
-    LARDER_TRY(block::write_all(queue, superblock.layout.superblock_offset(copy), memory.span()));
-    LARDER_TRY(block::flush(queue));
+    LARDER_TRY(block::write_all(queue, superblock.layout.superblock_offset(copy), memory.span(),
+                                {.purpose = purpose}));
+    LARDER_TRY(block::flush(queue, {.purpose = purpose}));
   }
   return {};
 }

@@ -61,8 +61,8 @@ Result<FoundSuperblocks> read_superblocks(block::BlockQueue& queue);
 Result<Superblock> choose(const FoundSuperblocks& found, const block::Geometry& geometry,
                           const std::string& name, std::uint64_t& damaged);
 
-// Both copies, each durable before the next begins; `first` is written first.
+// Both copies, each durable before the next begins; `first` is written first. `purpose`: why.
 Result<void> write_superblocks(block::BlockQueue& queue, const Superblock& superblock,
-                               std::size_t first);
+                               std::size_t first, qos::Purpose purpose);
 
 }  // namespace larder::extent

@@ -37,7 +37,8 @@ void RecordWriter::Impl::handle(const block::BlockDone& done) {
 
 void RecordWriter::Impl::maybe_begin_batch() {
   if (batch_.running()) return;
-  const qos::Purpose purpose = ready_.empty() ? qos::Purpose{} : ready_.front()->purpose;
+  // Blocks of the table have headers of many, and tombstones, which nobody asked for by a put.
+  const qos::Purpose purpose = ready_.empty() ? store_.options_.writes : ready_.front()->purpose;
   std::uint32_t written_end = 0;
   {
     const std::lock_guard lock(store_.mutex_);
@@ -171,7 +172,9 @@ void RecordWriter::Impl::maybe_flush() {
   move_all(tombs_, tombs_flushing_);
   payload_bytes_waiting_ = 0;
   flushing_cells_ = unflushed_cells_;
-  const auto taken = queue_->submit(block::BlockOp::flush(tag_of(OpRole::kFlush, 0)));
+  block::BlockOp flush = block::BlockOp::flush(tag_of(OpRole::kFlush, 0));
+  flush.purpose = store_.options_.writes;
+  const auto taken = queue_->submit(flush);
   if (!taken) {
     flush_failed(taken.error());
     return;

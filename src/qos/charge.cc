@@ -5,8 +5,9 @@ namespace larder::qos {
 namespace {
 
 constexpr std::array<std::string_view, kStageCount> kStageNames = {
-    "device_to_host", "host_to_device", "host_to_peer",   "peer_to_host",   "host_to_file",
-    "file_to_host",   "host_to_host",   "file_to_device", "device_to_file",
+    "device_to_host", "host_to_device",    "host_to_peer",      "peer_to_host",
+    "host_to_file",   "file_to_host",      "host_to_host",      "file_to_device",
+    "device_to_file", "host_to_namespace", "namespace_to_host",
 };
 
 Stage host_stage(FarSide far_side, bool outbound) noexcept {

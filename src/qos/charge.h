@@ -83,8 +83,12 @@ enum class Stage : std::uint8_t {
   kHostToHost = 6,    // memcpy and shared memory
   kFileToDevice = 7,  // direct storage: host memory is not touched
   kDeviceToFile = 8,
+  // A namespace of another machine, over NVMe/TCP: the drive is over there, and is charged here,
+  // where the bytes are asked for.
+  kHostToNamespace = 9,
+  kNamespaceToHost = 10,
 };
-inline constexpr std::size_t kStageCount = 9;
+inline constexpr std::size_t kStageCount = 11;
 
 // "device_to_host"; "unknown" for numbers that are none of these.
 std::string_view stage_name(Stage stage) noexcept;
@@ -113,6 +117,10 @@ constexpr ChargeVector charges_of(Stage stage) noexcept {
       return out.add(Resource::kNvmeRead, 1).add(Resource::kAccelPcieIn, 1);
     case Stage::kDeviceToFile:
       return out.add(Resource::kAccelPcieOut, 1).add(Resource::kNvmeWrite, 1);
+    case Stage::kHostToNamespace:
+      return charges_of(Stage::kHostToPeer).add(Resource::kNvmeWrite, 1);
+    case Stage::kNamespaceToHost:
+      return charges_of(Stage::kPeerToHost).add(Resource::kNvmeRead, 1);
   }
   return out;
 }

@@ -74,6 +74,8 @@ TEST(Stage, EachTakesFromTheResourcesThatItPasses) {
   is(Stage::kHostToHost, make({{kHostMemoryBw, 2}}));
   is(Stage::kFileToDevice, make({{kNvmeRead, 1}, {kAccelPcieIn, 1}}));
   is(Stage::kDeviceToFile, make({{kAccelPcieOut, 1}, {kNvmeWrite, 1}}));
+  is(Stage::kHostToNamespace, make({{kHostMemoryBw, 1}, {kNicTx, 1}, {kNvmeWrite, 1}}));
+  is(Stage::kNamespaceToHost, make({{kNicRx, 1}, {kNvmeRead, 1}, {kHostMemoryBw, 1}}));
   static_assert(!charges_of(Stage::kDeviceToFile).empty());
 }
 
@@ -82,6 +84,8 @@ TEST(Stage, UnknownNumbersAreNamedSoAndTakeNothing) {
   EXPECT_EQ(stage_name(none), "unknown");
   EXPECT_TRUE(charges_of(none).empty());
   EXPECT_EQ(stage_name(Stage::kDeviceToFile), "device_to_file");
+  EXPECT_EQ(stage_name(Stage::kHostToNamespace), "host_to_namespace");
+  EXPECT_EQ(stage_name(Stage::kNamespaceToHost), "namespace_to_host");
 }
 
 TEST(Stage, SlicesAddUpToTheWholeWhateverTheCut) {

@@ -20,8 +20,12 @@
 
 namespace larder::qos {
 
-// Why the bytes of a frame move. Numbers that are none are an unknown intent's; a class that is
-// none is the intent's own.
+// Why the bytes of a frame, or of an operation on a disk, move. Of a disk unknown (and LOW) is what
+// a store reads for itself: superblocks, the scan at the start, the scrubber. An intent of theirs
+// would be one that callers can give and that travels; it is not needed to tell them from the rest,
+// since a get of unknown intent (by others than our clients) shows in the books, and they do not.
+//
+// Numbers that are none are an unknown intent's; a class that is none is the intent's own.
 struct Purpose {
   Intent intent = Intent::kUnknown;
   TrafficClass traffic_class = TrafficClass::kLow;  // never kFromIntent

@@ -56,6 +56,32 @@ TEST_F(ManagedTest, OneThatIsDroppedHasFailed) {
   EXPECT_EQ(value("larder_transfer_requests_total" + kFetchLabels), "0");
 }
 
+TEST_F(ManagedTest, EveryTransportHasSeriesOfItsOwn) {
+  std::uint64_t bytes = 0;
+  const std::pair<TransportType, std::string> all[] = {{TransportType::kUnspecified, "unknown"},
+                                                       {TransportType::kShm, "shm"},
+                                                       {TransportType::kGds, "gds"},
+                                                       {TransportType::kIoUring, "io_uring"},
+                                                       {TransportType::kTcp, "tcp"},
+                                                       {TransportType::kNds, "nds"},
+                                                       {TransportType::kMemcpy, "memcpy"},
+                                                       {TransportType::kNvmeTcp, "nvme_tcp"}};
+  Label label{TransportType::kUnspecified, TrafficClass::kHigh, Intent::kCheckpoint,
+              Opcode::kWrite};
+  for (const auto& [transport, name] : all) {
+    label.transport = transport;
+    books.completed(label, 1, ++bytes);
+  }
+  bytes = 0;
+  for (const auto& [transport, name] : all) {
+    EXPECT_EQ(value(R"(larder_transfer_bytes_total{class="high",direction="write",)"
+                    R"(intent="checkpoint",transport=")" +
+                    name + "\"}"),
+              std::to_string(++bytes))
+        << name;
+  }
+}
+
 TEST_F(ManagedTest, WhatTheBooksDoNotKnowShows) {
   std::uint64_t moved = 0;
   const auto handle =

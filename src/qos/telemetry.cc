@@ -20,6 +20,8 @@ std::size_t dense(TransportType type) noexcept {
       return 5;
     case TransportType::kMemcpy:
       return 6;
+    case TransportType::kNvmeTcp:
+      return 7;
     case TransportType::kUnspecified:
       break;
   }

@@ -51,7 +51,7 @@ class Telemetry {
     obs::Histogram* total = nullptr;
     obs::Gauge* in_flight = nullptr;
   };
-  static constexpr std::size_t kTransports = 7;
+  static constexpr std::size_t kTransports = 8;
   static constexpr std::size_t kSeries = kTransports * 2 * kIntentCount * 2;
 
   // Null once detached.

@@ -44,7 +44,8 @@ static_assert(same(TransportType::kUnspecified, LARDER_TRANSPORT_UNSPECIFIED) &&
               same(TransportType::kIoUring, LARDER_TRANSPORT_IO_URING) &&
               same(TransportType::kTcp, LARDER_TRANSPORT_TCP) &&
               same(TransportType::kNds, LARDER_TRANSPORT_NDS) && LARDER_TRANSPORT_NDS == 13 &&
-              same(TransportType::kMemcpy, LARDER_TRANSPORT_MEMCPY));
+              same(TransportType::kMemcpy, LARDER_TRANSPORT_MEMCPY) &&
+              same(TransportType::kNvmeTcp, LARDER_TRANSPORT_NVME_TCP));
 static_assert(same(MemoryType::kUnknown, LARDER_MEMORY_UNKNOWN) &&
               same(MemoryType::kCpu, LARDER_MEMORY_CPU) &&
               same(MemoryType::kCuda, LARDER_MEMORY_CUDA) &&

@@ -47,6 +47,7 @@ TEST_F(CApiTest, IsMadeFromAFileFromTextOrFromNothing) {
   const std::string huge((1 << 20) + 1, ' ');
   EXPECT_EQ(larder_transfer_create_from_text(huge.c_str(), &made), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(larder_transfer_create_from_text("transports: [gds]", &made), LARDER_UNSUPPORTED);
+  EXPECT_EQ(larder_transfer_create_from_text("transports: [nvme_tcp]", &made), LARDER_UNSUPPORTED);
   EXPECT_EQ(larder_transfer_create_from_text(nullptr, &made), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(larder_transfer_create_from_text("{}", nullptr), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(larder_transfer_create(nullptr, nullptr), LARDER_INVALID_ARGUMENT);
@@ -155,6 +156,8 @@ TEST_F(CApiTest, EveryFieldOfARequestCounts) {
   EXPECT_EQ(refused([](auto& r) { r.intent = 7; }), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& r) { r.traffic_class = 3; }), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& r) { r.transport_hint = LARDER_TRANSPORT_TCP; }),
+            LARDER_INVALID_ARGUMENT);
+  EXPECT_EQ(refused([](auto& r) { r.transport_hint = LARDER_TRANSPORT_NVME_TCP; }),
             LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& r) { r.transport_hint = 255; }), LARDER_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& r) { r.policy = "third"; }), LARDER_INVALID_ARGUMENT);

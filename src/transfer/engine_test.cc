@@ -372,6 +372,8 @@ TEST_F(EngineTest, BadConfigurationsNameWhatIsWrong) {
   EXPECT_NE(refused(config).find("warp"), std::string::npos);
   config.transports = {"memcpy", "memcpy"};
   EXPECT_NE(refused(config).find("twice"), std::string::npos);
+  config.transports = {"memcpy", "nvme_tcp"};
+  EXPECT_NE(refused(config).find("no transport 'nvme_tcp'"), std::string::npos);
   config.transports = {};
   EXPECT_NE(refused(config).find("no transport"), std::string::npos);
   config.transports = {"memcpy"};

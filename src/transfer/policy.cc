@@ -328,6 +328,12 @@ Result<void> check_rule(const Rule& rule) {
   for (auto at = rule.transports.begin(); at != rule.transports.end(); ++at) {
     const std::string_view name = transport_name(*at);
     LARDER_TRY(parse_transport(name));
+    if (is_only_booked(*at)) {
+      return bad(
+          fmt::format("transports: '{}' is a name of the books only; the engine has no such "
+                      "transport, so no rule can choose it",
+                      name));
+    }
     if (std::find(rule.transports.begin(), at, *at) == at) continue;
     return bad(fmt::format("transports: '{}' is given twice; allowed is once", name));
   }

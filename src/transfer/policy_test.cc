@@ -211,6 +211,18 @@ TEST(Policy, RefusesUnknownWords) {
               HasSubstr("p.yaml:3: something after the rules"));
 }
 
+TEST(Policy, RefusesWhatOnlyTheBooksKnow) {
+  EXPECT_EQ(refusal_of_rule("  transports: [tcp, nvme_tcp]\n"),
+            "p.yaml:2: rule 'r': transports: 'nvme_tcp' is a name of the books only; the engine "
+            "has no such transport, so no rule can choose it");
+  Rule rule;
+  rule.segment_type = SegmentType::kFile;
+  rule.transports = {TransportType::kIoUring, TransportType::kNvmeTcp};
+  const auto made = Policy::create({rule});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.error().code(), Code::kInvalidArgument);
+}
+
 TEST(Policy, RefusesSizesThatAreNone) {
   EXPECT_THAT(refusal_of_rule("  transports: [tcp]\n  min_size: 64Kb2\n"),
               HasSubstr("min_size: size '64Kb2' has an unknown unit"));

@@ -140,13 +140,56 @@ TEST_F(NvmeDeviceTest, MetricsAndChargesTell) {
     EXPECT_EQ(stats.charges[0][Resource::kNvmeRead], 8192U);
     EXPECT_EQ(stats.charges[1][Resource::kNicTx], 8192U);
     EXPECT_EQ(stats.charges[1][Resource::kNvmeWrite], 8192U);
+    const auto prefix = static_cast<std::size_t>(Intent::kForegroundPrefixFetch);
+    EXPECT_EQ(stats.by_intent[0][prefix],
+              qos::charges_of(qos::Stage::kNamespaceToHost).scaled(8192));
+    EXPECT_EQ(stats.by_intent[1][0], qos::charges_of(qos::Stage::kHostToNamespace).scaled(8192));
+    EXPECT_EQ(stats.charges[0], stats.by_intent[0][prefix]);
     const std::string text = registry.text();
     EXPECT_NE(text.find("larder_nvmf_bytes_total{kind=\"read\",subsystem=\"" +
                         std::string(kFakeNqn) + "\"} 8192"),
               std::string::npos)
         << text;
+    // Series of a class and intent are there once something was moved for them.
+    const auto charged = [&](const std::string& traffic_class, const std::string& intent,
+                             const std::string& resource) {
+      return "larder_nvmf_charged_bytes_total{class=\"" + traffic_class + "\",intent=\"" + intent +
+             "\",resource=\"" + resource + "\",subsystem=\"" + std::string(kFakeNqn) + "\"} ";
+    };
+    for (const std::string resource : {"nic_rx", "nvme_read", "host_memory_bw"}) {
+      const std::string line = charged("high", "foreground_prefix_fetch", resource) + "8192\n";
+      EXPECT_NE(text.find(line), std::string::npos) << line << text;
+    }
+    for (const std::string resource : {"nic_tx", "nvme_write", "host_memory_bw"}) {
+      const std::string line = charged("low", "unknown", resource) + "8192\n";
+      EXPECT_NE(text.find(line), std::string::npos) << line << text;
+    }
+    EXPECT_EQ(text.find(charged("low", "checkpoint", "nic_tx")), std::string::npos);
+    high.purpose = {Intent::kCheckpoint, TrafficClass::kLow};
+    ASSERT_TRUE(block::write_all(*queue, 0, buffer.span(), high));
+    EXPECT_NE(registry.text().find(charged("low", "checkpoint", "nic_tx") + "8192\n"),
+              std::string::npos);
   }
   EXPECT_EQ(registry.text().find("larder_nvmf_bytes_total{"), std::string::npos);
+  EXPECT_EQ(registry.text().find("larder_nvmf_charged_bytes_total{"), std::string::npos);
+}
+
+TEST_F(NvmeDeviceTest, WhatIsSentAgainIsChargedAgain) {
+  FakeTarget target;
+  const auto device = open(target);
+  std::atomic<int> refused{0};
+  target.on_io([&](FakeConnection& at, const FakePdu& pdu) {
+    if (refused++ > 0) return false;
+    at.respond(pdu.command().cid, failed(Sc::kNamespaceNotReady));
+    return true;
+  });
+  const auto queue = queue_of(*device);
+  auto buffer = buffer_of(8192);
+  block::BlockingOptions options;
+  options.purpose = {Intent::kForegroundHandoff, TrafficClass::kHigh};
+  ASSERT_TRUE(block::read_all(*queue, 0, buffer.span(), options));
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(device->nvme_stats().charges[0][Resource::kNicRx], 2 * 8192U);
 }
 
 // ---- what a target may say of itself

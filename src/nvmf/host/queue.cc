@@ -49,7 +49,7 @@ Result<void> NvmeQueue::take(const block::BlockOp& op) {
   slot = Op();
   slot.done = {op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id};
   slot.pieces = op.pieces;
-  slot.traffic_class = op.purpose.traffic_class;
+  slot.purpose = op.purpose;
   slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
   now_ = slot.begun = env::monotonic_now();
   slot.wait_until = now_ + state_->options().reattach_timeout;
@@ -110,7 +110,7 @@ Request NvmeQueue::next_request(Op& op) {
   out.flow = reads ? DataFlow::kToHost : DataFlow::kToController;
   out.data = PieceWindow(op.pieces, op.planned, bytes);
   op.planned += bytes;
-  state_->counters().charge(op.done.kind, op.traffic_class, bytes);
+  state_->counters().charge(op.done.kind, op.purpose, bytes);
   return out;
 }
 
@@ -182,6 +182,7 @@ bool NvmeQueue::worth_another(const Ended& ended, Op& op) {
   }
   ++op.reissued;
   connection_.pair->session().submit(ended.request, now_);
+  state_->counters().charge(op.done.kind, op.purpose, ended.request.data.bytes());
   return true;
 }
 

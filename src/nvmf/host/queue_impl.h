@@ -28,7 +28,7 @@ class NvmeQueue final : public block::BlockQueue {
   struct Op {
     block::BlockDone done;
     std::span<const block::Piece> pieces;
-    TrafficClass traffic_class = TrafficClass::kLow;
+    qos::Purpose purpose;
     std::uint64_t planned = 0;        // bytes that commands were sent for; of a flush 1 then
     std::uint64_t total = 0;          // of a flush 1
     std::uint32_t outstanding = 0;    // commands

@@ -8,18 +8,17 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// A remote read takes the NIC and, over there, the drive; so does a write.
-qos::ChargeVector charges_of(std::uint64_t read, std::uint64_t written) noexcept {
-  qos::ChargeVector out = qos::charges_of(qos::Stage::kPeerToHost).scaled(read);
-  out.add(qos::charges_of(qos::Stage::kHostToPeer).scaled(written));
-  return out.add(Resource::kNvmeRead, read).add(Resource::kNvmeWrite, written);
+// What a namespace's reads and writes can take.
+qos::ChargeVector weights() noexcept {
+  return qos::charges_of(qos::Stage::kNamespaceToHost)
+      .add(qos::charges_of(qos::Stage::kHostToNamespace));
 }
 
 }  // namespace
 
 NvmeCounters::NvmeCounters(obs::Registry* registry, const std::string& nqn, std::uint16_t queues)
-    : queues_(queues) {
-  if (registry != nullptr) publish(*registry, nqn);
+    : queues_(queues), registry_(registry), nqn_(nqn) {
+  if (registry_ != nullptr) publish();
 }
 
 NvmeStats::Line NvmeCounters::Line::read() const noexcept {
@@ -37,11 +36,22 @@ void NvmeCounters::command(block::OpKind kind, std::uint16_t qid, std::uint64_t 
   }
 }
 
-void NvmeCounters::charge(block::OpKind kind, TrafficClass traffic_class,
-                          std::uint64_t bytes) noexcept {
+qos::ChargeVector NvmeCounters::Moved::charges() const noexcept {
+  return qos::charges_of(qos::Stage::kNamespaceToHost)
+      .scaled(read.load(kRelaxed))
+      .add(qos::charges_of(qos::Stage::kHostToNamespace).scaled(written.load(kRelaxed)));
+}
+
+// Counts alone, but for the first of a class and intent.
+void NvmeCounters::charge(block::OpKind kind, const qos::Purpose& purpose, std::uint64_t bytes) {
   if (kind != block::OpKind::kRead && kind != block::OpKind::kWrite) return;
-  const std::size_t low = traffic_class == TrafficClass::kHigh ? 0 : 1;
-  moved_[low][kind == block::OpKind::kWrite ? 1 : 0].fetch_add(bytes, kRelaxed);
+  const std::size_t low = purpose.traffic_class == TrafficClass::kHigh ? 0 : 1;
+  const auto number = static_cast<std::size_t>(purpose.intent);
+  const std::size_t intent = number < kIntentCount ? number : 0;  // unknown
+  Moved& moved = moved_[low][intent];
+  (kind == block::OpKind::kRead ? moved.read : moved.written).fetch_add(bytes, kRelaxed);
+  if (registry_ == nullptr || moved.exported.load(kRelaxed)) return;
+  if (!moved.exported.exchange(true)) export_charges(low, intent);
 }
 
 void NvmeCounters::took(block::OpKind kind, env::Nanos time) noexcept {
@@ -59,19 +69,21 @@ NvmeStats NvmeCounters::read() const {
   out.keep_alive_misses = keep_alive_misses.load(kRelaxed);
   out.digest_errors = digest_errors.load(kRelaxed);
   out.events = events.load(kRelaxed);
-  for (std::size_t i = 0; i < out.charges.size(); ++i) {
-    out.charges[i] = charges_of(moved_[i][0].load(kRelaxed), moved_[i][1].load(kRelaxed));
+  for (std::size_t low = 0; low < moved_.size(); ++low) {
+    for (std::size_t intent = 0; intent < kIntentCount; ++intent) {
+      out.by_intent[low][intent] = moved_[low][intent].charges();
+      out.charges[low].add(out.by_intent[low][intent]);
+    }
   }
   return out;
 }
 
 // What the registry has no room for is not exported; the device works without.
-void NvmeCounters::expose(obs::Registry& registry, const char* name, const char* help,
-                          const std::atomic<std::uint64_t>& value, obs::Labels labels) {
-  auto handle = registry.callback(
-      name, help, [&value] { return static_cast<double>(value.load(kRelaxed)); },
-      std::move(labels));
+void NvmeCounters::expose(const char* name, const char* help, std::function<double()> value,
+                          obs::Labels labels) {
+  auto handle = registry_->callback(name, help, std::move(value), std::move(labels));
   if (handle) {
+    const std::lock_guard lock(handles_mutex_);
     handles_.push_back(std::move(*handle));
   } else {
     obs::log(obs::Level::kWarn, "nvmf_metric_left_out",
@@ -79,53 +91,56 @@ void NvmeCounters::expose(obs::Registry& registry, const char* name, const char*
   }
 }
 
-void NvmeCounters::publish(obs::Registry& registry, const std::string& nqn) {
+void NvmeCounters::expose(const char* name, const char* help,
+                          const std::atomic<std::uint64_t>& value, obs::Labels labels) {
+  expose(
+      name, help, [&value] { return static_cast<double>(value.load(kRelaxed)); },
+      std::move(labels));
+}
+
+void NvmeCounters::export_charges(std::size_t low, std::size_t intent) {
+  const Moved& moved = moved_[low][intent];
+  const TrafficClass traffic_class = low == 0 ? TrafficClass::kHigh : TrafficClass::kLow;
+  weights().for_each([&](Resource resource, std::uint64_t) {
+    expose("larder_nvmf_charged_bytes_total", "bytes charged to a resource by reads and writes",
+           [&moved, resource] { return static_cast<double>(moved.charges()[resource]); },
+           {{"subsystem", nqn_},
+            {"class", std::string(class_name(traffic_class))},
+            {"intent", std::string(intent_name(static_cast<Intent>(intent)))},
+            {"resource", std::string(resource_name(resource))}});
+  });
+}
+
+void NvmeCounters::publish() {
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     const std::string kind = block::op_name(static_cast<block::OpKind>(i));
-    const obs::Labels labels{{"subsystem", nqn}, {"kind", kind}};
-    expose(registry, "larder_nvmf_commands_total", "NVMe commands that ended well",
-           kinds_[i].commands, labels);
-    expose(registry, "larder_nvmf_bytes_total", "bytes of those", kinds_[i].bytes, labels);
-    expose(registry, "larder_nvmf_errors_total", "NVMe commands that ended badly", kinds_[i].errors,
+    const obs::Labels labels{{"subsystem", nqn_}, {"kind", kind}};
+    expose("larder_nvmf_commands_total", "NVMe commands that ended well", kinds_[i].commands,
            labels);
-    if (auto made = registry.histogram("larder_nvmf_latency_seconds",
-                                       "from taking an operation to its end", labels)) {
+    expose("larder_nvmf_bytes_total", "bytes of those", kinds_[i].bytes, labels);
+    expose("larder_nvmf_errors_total", "NVMe commands that ended badly", kinds_[i].errors, labels);
+    if (auto made = registry_->histogram("larder_nvmf_latency_seconds",
+                                         "from taking an operation to its end", labels)) {
       latency_[i] = *made;
     }
   }
   for (std::size_t i = 0; i < queues_.size(); ++i) {
-    const obs::Labels labels{{"subsystem", nqn}, {"queue", std::to_string(i + 1)}};
-    expose(registry, "larder_nvmf_queue_commands_total", "NVMe commands that ended well, by queue",
+    const obs::Labels labels{{"subsystem", nqn_}, {"queue", std::to_string(i + 1)}};
+    expose("larder_nvmf_queue_commands_total", "NVMe commands that ended well, by queue",
            queues_[i].commands, labels);
-    expose(registry, "larder_nvmf_queue_bytes_total", "bytes of those", queues_[i].bytes, labels);
-    expose(registry, "larder_nvmf_queue_errors_total", "NVMe commands that ended badly, by queue",
+    expose("larder_nvmf_queue_bytes_total", "bytes of those", queues_[i].bytes, labels);
+    expose("larder_nvmf_queue_errors_total", "NVMe commands that ended badly, by queue",
            queues_[i].errors, labels);
   }
-  const obs::Labels labels{{"subsystem", nqn}};
-  expose(registry, "larder_nvmf_reattached_total", "associations made anew after a loss",
-         reattached, labels);
-  expose(registry, "larder_nvmf_lost_total", "associations that were lost", lost, labels);
-  expose(registry, "larder_nvmf_retried_total", "operations sent again after a loss", retried,
-         labels);
-  expose(registry, "larder_nvmf_keep_alive_misses_total", "keep-alives that were not answered",
+  const obs::Labels labels{{"subsystem", nqn_}};
+  expose("larder_nvmf_reattached_total", "associations made anew after a loss", reattached, labels);
+  expose("larder_nvmf_lost_total", "associations that were lost", lost, labels);
+  expose("larder_nvmf_retried_total", "operations sent again after a loss", retried, labels);
+  expose("larder_nvmf_keep_alive_misses_total", "keep-alives that were not answered",
          keep_alive_misses, labels);
-  expose(registry, "larder_nvmf_digest_errors_total", "PDUs with a digest that was not theirs",
-         digest_errors, labels);
-  expose(registry, "larder_nvmf_events_total", "asynchronous events from the controller", events,
+  expose("larder_nvmf_digest_errors_total", "PDUs with a digest that was not theirs", digest_errors,
          labels);
-  for (std::size_t i = 0; i < moved_.size(); ++i) {
-    const std::string traffic_class = i == 0 ? "high" : "low";
-    const std::pair<const char*, const std::atomic<std::uint64_t>*> lines[] = {
-        {"nic_rx", &moved_[i][0]},
-        {"nvme_read", &moved_[i][0]},
-        {"nic_tx", &moved_[i][1]},
-        {"nvme_write", &moved_[i][1]}};
-    for (const auto& [resource, value] : lines) {
-      expose(registry, "larder_nvmf_charged_bytes_total",
-             "bytes charged to a resource by remote reads and writes", *value,
-             {{"subsystem", nqn}, {"class", traffic_class}, {"resource", resource}});
-    }
-  }
+  expose("larder_nvmf_events_total", "asynchronous events from the controller", events, labels);
 }
 
 }  // namespace larder::nvmf

@@ -5,13 +5,16 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "block/block_types.h"
 #include "obs/metrics.h"
 #include "qos/charge.h"
+#include "qos/managed.h"
 
 namespace larder::nvmf {
 
@@ -28,8 +31,10 @@ struct NvmeStats {
   std::uint64_t retried = 0;                    // operations that were sent again after that
   std::uint64_t keep_alive_misses = 0;
   std::uint64_t digest_errors = 0;
-  std::uint64_t events = 0;                  // asynchronous events
+  std::uint64_t events = 0;  // asynchronous events
+  // Of commands that were sent, each time: payload, without headers of PDUs.
   std::array<qos::ChargeVector, 2> charges;  // by TrafficClass: kHigh, kLow
+  std::array<std::array<qos::ChargeVector, kIntentCount>, 2> by_intent;  // the same, and by Intent
 };
 
 // Any thread.
@@ -39,7 +44,9 @@ class NvmeCounters {
   NvmeCounters(obs::Registry* registry, const std::string& nqn, std::uint16_t queues);
 
   void command(block::OpKind kind, std::uint16_t qid, std::uint64_t bytes, bool well) noexcept;
-  void charge(block::OpKind kind, TrafficClass traffic_class, std::uint64_t bytes) noexcept;
+  // Of a read or write that is sent. The first of its class and intent makes their series: 5
+  // resources, so 70 series at most.
+  void charge(block::OpKind kind, const qos::Purpose& purpose, std::uint64_t bytes);
   void took(block::OpKind kind, env::Nanos time) noexcept;
   NvmeStats read() const;
 
@@ -57,15 +64,27 @@ class NvmeCounters {
     std::atomic<std::uint64_t> errors{0};
     NvmeStats::Line read() const noexcept;
   };
-  void publish(obs::Registry& registry, const std::string& nqn);
-  void expose(obs::Registry& registry, const char* name, const char* help,
-              const std::atomic<std::uint64_t>& value, obs::Labels labels);
+  // What one class and intent had moved by commands that were sent.
+  struct Moved {
+    std::atomic<std::uint64_t> read{0};
+    std::atomic<std::uint64_t> written{0};
+    std::atomic<bool> exported{false};
+    qos::ChargeVector charges() const noexcept;
+  };
+  void publish();
+  void export_charges(std::size_t low, std::size_t intent);
+  void expose(const char* name, const char* help, std::function<double()> value,
+              obs::Labels labels);
+  void expose(const char* name, const char* help, const std::atomic<std::uint64_t>& value,
+              obs::Labels labels);
 
   std::array<Line, block::kOpKindCount> kinds_;
   std::vector<Line> queues_;
-  // Of what was sent: 0 to 1 the class, then read and written bytes.
-  std::array<std::array<std::atomic<std::uint64_t>, 2>, 2> moved_{};
+  std::array<std::array<Moved, kIntentCount>, 2> moved_;  // by class: high, low
   std::array<obs::Histogram*, block::kOpKindCount> latency_{};
+  obs::Registry* const registry_;
+  const std::string nqn_;
+  std::mutex handles_mutex_;
   std::vector<obs::CallbackHandle> handles_;  // last: they read the rest
 };
 

@@ -56,7 +56,7 @@ Result<void> SpdkQueue::take(const block::BlockOp& op) {
   slot = Op();
   slot.done = {op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id};
   slot.pieces = op.pieces;
-  slot.traffic_class = op.purpose.traffic_class;
+  slot.purpose = op.purpose;
   slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
   slot.bounce = !op.pieces.empty() && needs_bounce(op.pieces);
   now_ = slot.begun = env::monotonic_now();
@@ -128,7 +128,7 @@ void SpdkQueue::note_sent(Op& op, const SpdkRequest& request) {
   ++op.outstanding;
   const std::uint64_t bytes = std::uint64_t{request.blocks} * geometry().block_bytes;
   op.planned += request.verb == SpdkVerb::kFlush ? 1 : bytes;
-  state_->counters().charge(op.done.kind, op.traffic_class, bytes);
+  state_->counters().charge(op.done.kind, op.purpose, bytes);
 }
 
 // ---- and end
@@ -168,6 +168,7 @@ void SpdkQueue::note_error(const SpdkEnded& ended, Op& op) {
   if (again) {
     ++op.reissued;
     ++op.outstanding;
+    state_->counters().charge(op.done.kind, op.purpose, ended.request.data.bytes());
     return;
   }
   if (op.done.ok()) {

@@ -23,6 +23,10 @@ std::string heir_of(const std::string& owner) {
   return owner.substr(0, owner.rfind(':') + 1);
 }
 
+qos::Purpose purpose_of_writes(bool remote) {
+  return {remote ? Intent::kRemoteStoreWrite : Intent::kLocalStoreWrite, TrafficClass::kLow};
+}
+
 std::optional<DirectName> direct_name_of(const Location& place, const block::Identity& identity) {
   if (place.remote) return DirectName{place.path, 0, 0, identity.id};
   std::error_code error;
@@ -68,11 +72,13 @@ Result<std::shared_ptr<ColdDevice>> ColdDevice::open(const DiskSpec& spec,
   extent::OpenOptions open_options;
   open_options.owner = owner;
   open_options.epoch = epoch;
+  open_options.writes = purpose_of_writes(place.remote);
   if (place.remote && !options.take_over) open_options.heir = heir_of(owner);
   auto store = extent::RecordStore::open(device, open_options);
   if (!store && store.error().code() == Code::kNotFound) {
     extent::FormatOptions format_options;
     format_options.record_bytes = options.record_bytes;
+    format_options.writes = open_options.writes;
     const auto formatted = extent::format(*device, format_options);
     if (!formatted) return refuse_disk(spec.path, formatted.error());
     store = extent::RecordStore::open(device, open_options);
@@ -104,8 +110,12 @@ Result<void> ColdDevice::start(std::uint8_t number, WriteSource& source,
   writes.bytes_max = 256U << 20U;
   writes.group_records = 128;
   writes.group_bytes = 128U << 20U;
-  LARDER_ASSIGN(writes_, WriteLane::start(*store_, source, writes));
+  LARDER_ASSIGN(writes_, WriteLane::start(*store_, source, writes, write_purpose()));
   return {};
+}
+
+qos::Purpose ColdDevice::write_purpose() const noexcept {
+  return purpose_of_writes(remote_);
 }
 
 ColdDevice::~ColdDevice() {

@@ -79,6 +79,11 @@ class ColdDevice {
   block::BlockDevice& device() noexcept { return store_->device(); }
   // Behind a network: it may come back after it failed.
   bool is_remote() const noexcept { return remote_; }
+  // How its bytes are booked, and why some are written to it.
+  TransportType transport() const noexcept {
+    return remote_ ? TransportType::kNvmeTcp : TransportType::kIoUring;
+  }
+  qos::Purpose write_purpose() const noexcept;
   // What a client may read by itself; empty: only the node can.
   const std::optional<DirectName>& direct_name() const noexcept { return direct_name_; }
   // A client was told to read so much by itself: for as long as that may take, writes stand back.

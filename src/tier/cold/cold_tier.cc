@@ -41,9 +41,9 @@ class ColdTier::Writes final : public WriteSource {
     const std::uint64_t bytes = job.payload.size();
     counters.offloaded.fetch_add(1, std::memory_order_relaxed);
     counters.offloaded_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    const qos::Purpose why = device_.write_purpose();
     tier_.links_.transfers->completed(
-        {TransportType::kIoUring, TrafficClass::kLow, Intent::kLocalStoreWrite, Opcode::kWrite}, 1,
-        bytes);
+        {device_.transport(), why.traffic_class, why.intent, Opcode::kWrite}, 1, bytes);
     // In the index first: the route may forget the record as soon as it names it.
     device_.index().insert(*result, job.entry->hash(), bytes);
     const Place place{device_.number(), *result};

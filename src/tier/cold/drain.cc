@@ -29,10 +29,11 @@ void ColdTier::drain(Seat& seat, const std::shared_ptr<ColdDevice>& device) {
       offloader_->move(entry);
       continue;
     }
-    const qos::Purpose purpose{Intent::kLocalStoreWrite, TrafficClass::kLow};
-    restorer_->restore(entry, purpose, true, [this](const Result<RestoredRef>& value) {
-      if (value && (*value)->hot()) offloader_->move((*value)->hot());
-    });
+    // As a write to this disk: where it will go nobody knows yet.
+    restorer_->restore(entry, device->write_purpose(), true,
+                       [this](const Result<RestoredRef>& value) {
+                         if (value && (*value)->hot()) offloader_->move((*value)->hot());
+                       });
   }
 }
 

@@ -197,7 +197,7 @@ void Restorer::on_read(const FlightRef& flight, Result<void> result) {
   const std::uint64_t bytes = flight->value->length();
   counters.restored.fetch_add(1, std::memory_order_relaxed);
   counters.restored_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  links_.transfers->completed({TransportType::kIoUring, flight->purpose.traffic_class,
+  links_.transfers->completed({flight->device->transport(), flight->purpose.traffic_class,
                                flight->purpose.intent, Opcode::kRead},
                               1, bytes);
   if (flight->in_hot) promote(*flight);

@@ -19,9 +19,11 @@ constexpr env::Nanos kLookAtReadsEvery = env::kMilli;
 }  // namespace
 
 Result<std::unique_ptr<WriteLane>> WriteLane::start(extent::RecordStore& store, WriteSource& source,
-                                                    const extent::WriterOptions& options) {
+                                                    const extent::WriterOptions& options,
+                                                    qos::Purpose purpose) {
   LARDER_ASSIGN(auto writer, extent::RecordWriter::create(store, options));
   std::unique_ptr<WriteLane> lane(new WriteLane(store, source, std::move(writer)));
+  lane->purpose_ = purpose;
   lane->depth_ = options.depth;
   lane->records_max_ = options.records_max;
   lane->bytes_max_ = options.bytes_max;
@@ -127,9 +129,7 @@ env::Nanos WriteLane::take_writes() {
     if (!job) return again;
     const std::uint64_t tag = next_tag_++;
     const Result<void> taken =
-        writer_->put(std::move(job->space), job->payload, job->manifest, tag,
-                     qos::purpose_of(static_cast<std::uint8_t>(Intent::kLocalStoreWrite),
-                                     static_cast<std::uint8_t>(TrafficClass::kFromIntent)));
+        writer_->put(std::move(job->space), job->payload, job->manifest, tag, purpose_);
     if (!taken) {
       source_.on_written(std::move(*job), fail(taken.error()));
       return again;

@@ -47,8 +47,10 @@ class WriteLane {
  public:
   using Released = std::function<void(Result<void>)>;
 
+  // `purpose`: of all values.
   static Result<std::unique_ptr<WriteLane>> start(extent::RecordStore& store, WriteSource& source,
-                                                  const extent::WriterOptions& options);
+                                                  const extent::WriterOptions& options,
+                                                  qos::Purpose purpose);
   ~WriteLane() { stop(); }
   // Ends what is under way, and makes releases durable as far as pins allow. Later ones are
   // cancelled.
@@ -81,6 +83,7 @@ class WriteLane {
   extent::RecordStore& store_;
   WriteSource& source_;
   std::unique_ptr<extent::RecordWriter> writer_;
+  qos::Purpose purpose_;
   std::size_t depth_ = 0;
   std::size_t records_max_ = 0;
   std::uint64_t bytes_max_ = 0;

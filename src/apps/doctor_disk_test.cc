@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/doctor_testing.h"
 #include "block/file_device.h"
 #include "env/temp_directory.h"
 #include "extent/record_store.h"
@@ -55,39 +55,20 @@ TEST(DiskSpec, PathAndSize) {
 }
 
 TEST(DoctorDisk, AGoodDiskIsFine) {
-  const auto checks = judge_disk(good_disk());
-  EXPECT_EQ(checks.size(), 10U);
-  for (const Check& check : checks) {
-    EXPECT_EQ(check.mark, Mark::kOk) << check.id << ": " << check.found;
-    EXPECT_TRUE(check.cost.empty() && check.mend.empty()) << check.id;
-    EXPECT_FALSE(check.found.empty()) << check.id;
-  }
+  expect_all_fine(judge_disk(good_disk()), 10);
 }
 
-// One thing is taken from the good disk at a time.
-struct Lack {
-  const char* id;
-  Mark mark;
-  void (*take)(DiskReport&);
-};
-class DoctorDiskLack : public testing::TestWithParam<Lack> {};
+class DoctorDiskLack : public testing::TestWithParam<Lack<DiskReport>> {};
 
 TEST_P(DoctorDiskLack, IsMarkedAndSaysWhatToDo) {
   DiskReport disk = good_disk();
   GetParam().take(disk);
-  const auto checks = judge_disk(disk);
-  const auto found = std::ranges::find(checks, GetParam().id, &Check::id);
-  ASSERT_NE(found, checks.end());
-  EXPECT_EQ(found->mark, GetParam().mark) << found->found;
-  EXPECT_FALSE(found->found.empty() || found->cost.empty() || found->mend.empty());
-  for (const Check& other : checks) {
-    EXPECT_TRUE(other.mark == Mark::kOk || other.id == found->id) << other.id;
-  }
+  expect_only(judge_disk(disk), GetParam().id, GetParam().mark);
 }
 
 constexpr Mark kWarn = Mark::kWarn;
 constexpr Mark kFail = Mark::kFail;
-const Lack kLacks[] = {
+const Lack<DiskReport> kLacks[] = {
     {"disk_folder", kFail, [](auto& d) { d.dir.write_errno = EROFS; }},
     {"disk_folder", kFail, [](auto& d) { d.dir.in_memory = true; }},
     {"disk_kind", kWarn, [](auto& d) { d.dir.filesystem = "nfs"; }},

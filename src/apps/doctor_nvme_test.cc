@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/doctor_testing.h"
 #include "env/socket.h"
 #include "env/temp_directory.h"
 
@@ -43,39 +43,18 @@ NvmeReport good_namespace() {
 }
 
 TEST(DoctorNvme, AGoodNamespaceIsFine) {
-  const auto checks = judge_nvme(good_namespace());
-  EXPECT_EQ(checks.size(), 10U);
-  for (const Check& check : checks) {
-    EXPECT_EQ(check.mark, Mark::kOk) << check.id << ": " << check.found;
-    EXPECT_TRUE(check.cost.empty() && check.mend.empty()) << check.id;
-    EXPECT_FALSE(check.found.empty()) << check.id;
-  }
+  expect_all_fine(judge_nvme(good_namespace()), 10);
 }
 
-// One thing is taken from the good namespace at a time.
-struct Lack {
-  const char* id;
-  Mark mark;
-  void (*take)(NvmeReport&);
-};
-class DoctorNvmeLack : public testing::TestWithParam<Lack> {};
+class DoctorNvmeLack : public testing::TestWithParam<Lack<NvmeReport>> {};
 
 TEST_P(DoctorNvmeLack, IsMarkedAndSaysWhatToDo) {
   NvmeReport report = good_namespace();
   GetParam().take(report);
-  const auto checks = judge_nvme(report);
-  const auto found = std::ranges::find(checks, GetParam().id, &Check::id);
-  ASSERT_NE(found, checks.end());
-  EXPECT_EQ(found->mark, GetParam().mark);
-  EXPECT_FALSE(found->found.empty());
-  EXPECT_FALSE(found->cost.empty());
-  EXPECT_FALSE(found->mend.empty());
-  EXPECT_EQ(worst(checks), GetParam().mark);
-  EXPECT_EQ(std::ranges::count(checks, Mark::kOk, &Check::mark),
-            static_cast<std::ptrdiff_t>(checks.size()) - 1);
+  expect_only(judge_nvme(report), GetParam().id, GetParam().mark);
 }
 
-constexpr Lack kLacks[] = {
+constexpr Lack<NvmeReport> kLacks[] = {
     {"nvme_connect", Mark::kFail,
      [](NvmeReport& r) {
        r.attached = false;

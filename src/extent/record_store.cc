@@ -32,7 +32,8 @@ Result<void> mark_open(block::BlockQueue& queue, Superblock& superblock, const O
 }  // namespace
 
 Result<std::unique_ptr<RecordStore>> RecordStore::open(std::shared_ptr<block::BlockDevice> device,
-                                                       const OpenOptions& options) {
+                                                       const OpenOptions& options,
+                                                       std::string* held_by) {
   LARDER_ASSIGN(const auto queue, device->open_queue(1));
   LARDER_ASSIGN(const FoundSuperblocks found, read_superblocks(*queue));
   std::uint64_t damaged = 0;
@@ -44,10 +45,11 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(std::shared_ptr<block::Bl
                                      "; is it another disk than before?");
   }
   if (!options.heir.empty() && !chosen.clean && !chosen.owner.starts_with(options.heir)) {
+    if (held_by != nullptr) *held_by = chosen.owner;
     return fail(Code::kConflict, "the record store on " + name + " was opened by " +
-                                     base::quoted(chosen.owner) +
-                                     " and not closed since, so that may still use it; if it is "
-                                     "gone for good, set cold.take_over for one start");
+                                     base::quoted(chosen.owner) + " (epoch " +
+                                     std::to_string(chosen.epoch) +
+                                     ") and not closed since, so that may still use it");
   }
   const Superblock before = chosen;
   // The damaged copy, or the older one, is the first to be replaced: one good one always remains.

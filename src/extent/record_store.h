@@ -177,11 +177,12 @@ class RecordStore {
   //                     says what to do; or the device is shorter than the store on it
   //   kVersionMismatch  of a newer program
   //   kConflict         another device than expected; superblocks of two different stores; in use,
-  //                     perhaps (OpenOptions::heir)
+  //                     perhaps (OpenOptions::heir): `held_by` is set to its owner then
   //   kUnsupported      the device's blocks or sectors differ from those the store was made for
   // Else as of the device.
   static Result<std::unique_ptr<RecordStore>> open(std::shared_ptr<block::BlockDevice> device,
-                                                   const OpenOptions& options);
+                                                   const OpenOptions& options,
+                                                   std::string* held_by = nullptr);
   // All writers, readers, pins and reservations are gone. Without close() the device stays marked.
   ~RecordStore();
   RecordStore(const RecordStore&) = delete;

@@ -180,6 +180,32 @@ TEST(RecordStore, KeepsTheHighestEpochAndTheOwner) {
   EXPECT_EQ(code_of(RecordStore::open(device, {.expect = Uuid::random()})), Code::kConflict);
 }
 
+// What to do about it is for who asked: the store knows no configuration.
+TEST(RecordStore, WhatAnotherOwnerHasNotClosedIsForItsHeirsOnly) {
+  const auto device = memory_device(kMiB);
+  ASSERT_TRUE(format(*device, {}));
+  open_store(device, {.owner = "node-a:7 (process 42)", .epoch = 7}).reset();  // not closed
+  std::string held_by;
+  const auto refused =
+      RecordStore::open(device, {.owner = "node-b:1", .heir = "node-b:"}, &held_by);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kConflict);
+  EXPECT_EQ(held_by, "node-a:7 (process 42)");
+  const std::string& text = refused.error().message();
+  EXPECT_NE(text.find("node-a:7 (process 42)"), std::string::npos) << text;
+  EXPECT_NE(text.find("epoch 7"), std::string::npos) << text;
+  EXPECT_EQ(text.find("cold."), std::string::npos) << text;
+  EXPECT_EQ(code_of(RecordStore::open(device, {.heir = "node-b:"})), Code::kConflict);
+  held_by.clear();
+  const auto heir = RecordStore::open(device, {.owner = "node-a:8", .heir = "node-a:"}, &held_by);
+  ASSERT_TRUE(heir) << heir.error().to_string();
+  EXPECT_EQ((*heir)->previous_owner(), "node-a:7 (process 42)");  // the refused changed nothing
+  recover_all(**heir);
+  ASSERT_TRUE((*heir)->close());
+  EXPECT_TRUE(RecordStore::open(device, {.owner = "node-b:1", .heir = "node-b:"}, &held_by));
+  EXPECT_EQ(held_by, "");
+}
+
 TEST(RecordStore, IsNotClosedWhileInUse) {
   const auto store = fresh_store(memory_device(kMiB));
   auto writer = writer_of(*store);

@@ -13,6 +13,10 @@ void AwayDisks::add(const std::string& disk, const Error& why, env::Nanos now) {
       std::any_of(away_.begin(), away_.end(), [&](const Away& one) { return one.disk == disk; });
   if (known) return;
   away_.push_back({disk, now + kDelayMin, kDelayMin});
+  if (const auto admitted = admit_(); !admitted) {
+    const std::string both = admitted.error().to_string() + "; it failed with " + why.to_string();
+    return leave_out(away_.back(), both);
+  }
   obs::log(obs::Level::kWarn, "disk_away",
            {{"disk", disk},
             {"error", why.to_string()},
@@ -23,7 +27,7 @@ std::vector<std::string> AwayDisks::due(env::Nanos now) const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> all;
   for (const Away& one : away_) {
-    if (one.due <= now) all.push_back(one.disk);
+    if (one.due <= now && !one.left_out) all.push_back(one.disk);
   }
   return all;
 }
@@ -45,8 +49,27 @@ void AwayDisks::note(const std::string& disk, const Result<void>& opened, env::N
            {{"disk", disk}, {"error", opened.error().to_string()}});
 }
 
+void AwayDisks::leave_out(Away& one, const std::string& why) {
+  one.left_out = true;
+  obs::log(obs::Level::kError, "disk_left_out",
+           {{"disk", one.disk},
+            {"error", why},
+            {"action", "it stays away until the node is started anew"}});
+}
+
+void AwayDisks::leave_all_out(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  for (Away& one : away_) {
+    if (!one.left_out) leave_out(one, why.to_string());
+  }
+}
+
 void AwayDisks::step(env::Nanos now) {
-  for (const std::string& disk : due(now)) note(disk, open_(disk), now);
+  for (const std::string& disk : due(now)) {
+    // Each that came back may have been the last.
+    if (const auto admitted = admit_(); !admitted) return leave_all_out(admitted.error());
+    note(disk, open_(disk), now);
+  }
 }
 
 std::vector<std::string> AwayDisks::names() const {

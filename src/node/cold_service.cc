@@ -135,6 +135,7 @@ void ColdService::let_go(const std::shared_ptr<tier::ColdDevice>& device) {
 // ---- the set of disks ----
 
 Result<std::shared_ptr<tier::ColdDevice>> ColdService::open(const tier::DiskSpec& disk) {
+  LARDER_TRY(core_.cold->can_add());
   const std::string who = owner_.to_string() + " (process " + std::to_string(::getpid()) + ")";
   LARDER_ASSIGN(auto device,
                 tier::ColdDevice::open(disk, options_.tier, who, core_.fence->epoch()));
@@ -197,6 +198,7 @@ Result<DeviceStatus> ColdService::add(const std::string& path, std::uint64_t siz
       return fail(Code::kAlreadyExists, "disk " + disk.path + " is in service already");
     }
   }
+  LARDER_TRY(core_.cold->can_add());
   LARDER_ASSIGN(const std::uint64_t epoch, tier::ColdDevice::last_epoch(disk));
   if (epoch > core_.fence->epoch()) {
     return fail(Code::kConflict,

@@ -55,10 +55,12 @@ class ColdService final : public DeviceControl {
       : options_(options),
         core_(core),
         metrics_(metrics),
-        away_([this](const std::string& disk) -> Result<void> {
-          LARDER_TRY(add(disk, 0));
-          return {};
-        }) {}
+        away_(
+            [this](const std::string& disk) -> Result<void> {
+              LARDER_TRY(add(disk, 0));
+              return {};
+            },
+            [this] { return core_.cold->can_add(); }) {}
   Result<std::shared_ptr<tier::ColdDevice>> find(const std::string& id) const;
   Result<std::shared_ptr<tier::ColdDevice>> open(const tier::DiskSpec& disk);
   static DeviceStatus status_of(tier::ColdDevice& device);

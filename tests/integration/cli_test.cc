@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's commands against a real node, as a script would use them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "node_process.h"
+#include "program.h"
 
 namespace larder::integration {
 namespace {
 
 using nlohmann::json;
-
-struct Outcome {
-  int exit = -1;
-  std::string out;
-  std::string err;
-};
 
 class CliTest : public testing::Test {
  protected:
@@ -27,12 +20,8 @@ class CliTest : public testing::Test {
     ASSERT_TRUE(node_.start()) << node_.log();
     socket_ = node_.options(Path::kUnixSocket).address.substr(5);
   }
-  // The words are for the shell; `input` is a file for stdin.
   Outcome larder(const std::string& words, const std::string& input = "/dev/null") const {
-    const std::string line = "'" + std::string(LARDER_PROGRAM) + "' " + words + " < '" + input +
-                             "' > '" + dir_.file("out") + "' 2> '" + dir_.file("err") + "'";
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, dir_.read("out"), dir_.read("err")};
+    return run_program(words, dir_, input);
   }
   // The same, told which node.
   Outcome at_node(const std::string& words, const std::string& input = "/dev/null") const {

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::uint64_t kSetBytesMin = 64ULL << 20;
 constexpr std::uint64_t kSetBytesMax = 64ULL << 30;
+constexpr std::uint64_t kHotBytesMin = 16ULL << 20;
+constexpr std::uint64_t kHotBytesMax = 64ULL << 30;
 constexpr std::uint64_t kFileBytesMin = 1ULL << 20;
 constexpr std::uint64_t kFileBytesMax = 1ULL << 40;
 
@@ -29,6 +31,7 @@ struct Arguments {
   BenchOptions options;
   std::string set_bytes = "128MiB";
   std::string file_bytes = "1GiB";
+  std::string hot_bytes = "384MiB";
   std::string wait = "spin";
   std::string listen = PeerOptions().listen;
   bool list = false;
@@ -106,6 +109,8 @@ void add_disk(CLI::App& app, Arguments& arguments) {
       "gets from a namespace in the memory of a target of our own, beside bare reads of it");
   app.add_option("--file-bytes", arguments.file_bytes,
                  "of the bare file, 1GiB to 1TiB; the node's disk has four times that");
+  app.add_option("--hot-bytes", arguments.hot_bytes,
+                 "DRAM of the node, 16MiB to 64GiB; gets are of a set four times as large");
   app.add_option("--node-flag", arguments.options.node_flags,
                  "a further flag for the node that is started, as --node-flag=--name=value");
 }
@@ -135,6 +140,8 @@ Result<void> finish(Arguments& arguments) {
                 size_within("--set-bytes", arguments.set_bytes, kSetBytesMin, kSetBytesMax));
   LARDER_ASSIGN(options.file_bytes,
                 size_within("--file-bytes", arguments.file_bytes, kFileBytesMin, kFileBytesMax));
+  LARDER_ASSIGN(options.hot_bytes,
+                size_within("--hot-bytes", arguments.hot_bytes, kHotBytesMin, kHotBytesMax));
   if (options.directory.empty()) options.directory = default_directory();
   options.wait = arguments.wait == "block" ? Wait::kBlock : Wait::kSpin;
   return {};

@@ -21,9 +21,10 @@
 namespace larder::apps {
 namespace {
 
-constexpr std::uint64_t kHotBytes = 384ULL << 20U;
 constexpr std::uint64_t kMemoryBytes = 256ULL << 20U;  // of callers and of the bare disk
-constexpr std::uint64_t kRemoteBytes = 4ULL << 30U;    // of the namespace
+// A set has four times what DRAM holds; the namespace has room for two, and some to spare.
+constexpr std::uint64_t kSetOfHot = 4;
+constexpr std::uint64_t kRemoteOfHot = 11;
 constexpr std::size_t kRawDepth = 32;
 constexpr std::uint64_t kFlushEvery = 128U << 20U;  // as the node's groups
 
@@ -58,7 +59,7 @@ class DiskRun {
           std::span<std::byte> ours)
       : options_(options),
         bare_(bare),
-        context_{session, ours, kHotBytes, nullptr, options.verify} {}
+        context_{session, ours, options.hot_bytes, nullptr, options.verify} {}
 
   Result<BenchRow> measure(const DiskCase& name) {
     if (name.op == DiskOp::kGet) LARDER_TRY(bring_set(name.bytes));
@@ -82,13 +83,14 @@ class DiskRun {
   }
 
  private:
-  // The set of one size at a time, four times what DRAM holds, on disk.
+  // The set of one size at a time, on disk.
   Result<void> bring_set(std::uint64_t bytes) {
     if (set_ && set_->value_bytes() == bytes) return {};
     LARDER_ASSIGN(const auto client, context_.session.connect(BenchPath::kLocal, 0));
     if (set_) LARDER_TRY(set_->remove(*client));
     LARDER_ASSIGN(set_,
-                  Dataset::store(*client, bytes, static_cast<std::size_t>(4 * kHotBytes / bytes)));
+                  Dataset::store(*client, bytes,
+                                 static_cast<std::size_t>(kSetOfHot * context_.hot_bytes / bytes)));
     context_.data = &*set_;
     LARDER_TRY(wait_on_disk(*client, set_->keys()));
     return push_out_of_dram(*client, set_->keys(), context_);
@@ -195,7 +197,7 @@ Result<void> bench_file(const BenchOptions& options) {
   node.addresses.clear();
   node.node_flags.push_back(
       fmt::format("--cold.disks={}:{}", folder.path(), base::format_size(4 * options.file_bytes)));
-  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
+  LARDER_ASSIGN(const auto session, NodeSession::open(node, options.hot_bytes));
   LARDER_ASSIGN(const auto file,
                 DiskFile::create(options.directory, options.file_bytes, options.seed));
   LARDER_ASSIGN(const Mapping raw, Mapping::private_memory(kMemoryBytes));
@@ -204,11 +206,11 @@ Result<void> bench_file(const BenchOptions& options) {
 }
 
 Result<void> bench_namespace(const BenchOptions& options) {
-  LARDER_ASSIGN(const auto target, NvmfTargetProcess::start(kRemoteBytes));
+  LARDER_ASSIGN(const auto target, NvmfTargetProcess::start(kRemoteOfHot * options.hot_bytes));
   BenchOptions node = options;
   node.addresses.clear();
   node.node_flags.push_back("--cold.disks=" + target->url());
-  LARDER_ASSIGN(const auto session, NodeSession::open(node, kHotBytes));
+  LARDER_ASSIGN(const auto session, NodeSession::open(node, options.hot_bytes));
   nvmf::NvmeDeviceOptions remote;
   LARDER_ASSIGN(remote.url, nvmf::parse_nvme_url(target->url()));
   LARDER_ASSIGN(auto device, nvmf::NvmeDevice::open(remote));

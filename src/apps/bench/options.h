@@ -30,6 +30,7 @@ struct BenchOptions {
   std::string directory;                   // of the file that transfers and the disk limit use
   std::uint64_t file_bytes = 1ULL << 30;   // its size
   bool remote = false;                     // the node's disk is a namespace of our own target
+  std::uint64_t hot_bytes = 384ULL << 20;  // DRAM of the node whose disk is measured
   std::uint64_t seed = 1;                  // of the contents that --verify checks
   std::string json_file;
 

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint64_t kDsmBlocksMax = ~std::uint32_t{0};
 constexpr std::size_t kBatch = 32;
-constexpr env::Nanos kLinger = 5 * env::kSecond;  // of a queue that is destroyed
 
 }  // namespace
 
@@ -26,14 +25,11 @@ Result<std::unique_ptr<block::BlockQueue>> make_nvme_queue(std::shared_ptr<NvmeS
 }
 
 NvmeQueue::NvmeQueue(std::shared_ptr<NvmeState> state, NvmeState::Entry entry, std::size_t depth)
-    : BlockQueue(state->books(), depth),
+    : RemoteQueue(*state, entry.link->waker(), depth),
       state_(std::move(state)),
       link_(std::move(entry.link)),
       connection_(std::move(entry.connection)),
-      ops_(depth) {
-  free_.reserve(depth);
-  for (std::size_t i = depth; i-- > 0;) free_.push_back(static_cast<std::uint32_t>(i));
-}
+      ops_(depth) {}
 
 NvmeQueue::~NvmeQueue() {
   if (!quiesce(env::monotonic_now() + kLinger)) lose("a queue was closed with commands in flight");
@@ -43,26 +39,14 @@ NvmeQueue::~NvmeQueue() {
 // ---- operations become commands
 
 Result<void> NvmeQueue::take(const block::BlockOp& op) {
-  const std::uint32_t number = free_.back();
-  free_.pop_back();
+  const std::uint32_t number = take_number();
   Op& slot = ops_[number];
   slot = Op();
-  slot.done = {op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id};
-  slot.pieces = op.pieces;
-  slot.purpose = op.purpose;
-  slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
-  now_ = slot.begun = env::monotonic_now();
-  slot.wait_until = now_ + state_->options().reattach_timeout;
-  if (op.kind == block::OpKind::kFlush) slot.writes_before = state_->flushes().writes();
+  begin(slot, op);
   enqueue(number);
   // On one that is lost it would only use up its second chance.
   if (connection_.pair != nullptr && !connection_.association->lost.load()) issue();
   return {};
-}
-
-void NvmeQueue::enqueue(std::uint32_t number) {
-  if (std::exchange(ops_[number].waiting, true)) return;
-  waiting_.push_back(number);
 }
 
 void NvmeQueue::issue() {
@@ -184,44 +168,6 @@ bool NvmeQueue::worth_another(const Ended& ended, Op& op) {
   connection_.pair->session().submit(ended.request, now_);
   state_->counters().charge(op.done.kind, op.purpose, ended.request.data.bytes());
   return true;
-}
-
-void NvmeQueue::finish(std::uint32_t number) {
-  Op& op = ops_[number];
-  block::BlockDone& done = op.done;
-  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
-  if (done.ok() && changes) state_->note_write(*connection_.association);
-  if (done.kind == block::OpKind::kFlush) {
-    if (state_->flushes().writes_lost()) {
-      state_->fail_flush();
-      done.code = Code::kUnavailable;
-    } else if (done.ok()) {
-      state_->flushes().note_flush(op.writes_before);
-    }
-  }
-  state_->counters().took(done.kind, std::max<env::Nanos>(0, now_ - op.begun));
-  ended_.push_back(number);
-}
-
-std::size_t NvmeQueue::give(std::span<block::BlockDone> into) {
-  std::size_t count = 0;
-  for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
-    into[count++] = ops_[ended_.front()].done;
-    free_.push_back(ended_.front());
-  }
-  return count;
-}
-
-void NvmeQueue::end_waiting(Code code) {
-  while (!waiting_.empty()) {
-    const std::uint32_t number = waiting_.front();
-    waiting_.pop_front();
-    Op& op = ops_[number];
-    op.waiting = false;
-    if (op.done.ok() && op.planned < op.total) op.done.code = code;
-    op.planned = op.total;
-    if (op.outstanding == 0) finish(number);
-  }
 }
 
 }  // namespace larder::nvmf

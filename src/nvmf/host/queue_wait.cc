@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a queue waits, and what it does when its connection is lost.
 #include <algorithm>
-#include <cerrno>
 
 #include "env/thread.h"
 #include "nvmf/host/queue_impl.h"
@@ -16,7 +15,6 @@ constexpr int kPollsPerYield = 32;
 // before them. So after such a yield nobody spins for this long.
 constexpr env::Nanos kCrowded = 50 * env::kMilli;
 constexpr env::Nanos kSlice = 500 * env::kMicro;  // less was an interrupt, or one with little to do
-constexpr env::Nanos kCheckEvery = 20 * env::kMilli;  // deadlines of commands
 
 }  // namespace
 
@@ -25,11 +23,6 @@ void NvmeQueue::start() {
   if (connection_.pair == nullptr) return;
   issue();
   static_cast<void>(connection_.pair->flush());
-}
-
-void NvmeQueue::wake() noexcept {
-  woken_.store(true, std::memory_order_release);
-  link_->waker().notify();
 }
 
 // Everything that can be done without waiting.
@@ -106,17 +99,6 @@ env::Nanos NvmeQueue::next_due(env::Nanos deadline) const {
   return deadline;  // without a connection the background thread keeps the time
 }
 
-bool NvmeQueue::quiesce(env::Nanos deadline) {
-  for (;;) {
-    end_waiting(Code::kCancelled);
-    advance();
-    end_waiting(Code::kCancelled);  // what was to be sent again
-    if (idle()) return true;
-    if (env::monotonic_now() >= deadline) return false;
-    doze(deadline);
-  }
-}
-
 // ---- connections
 
 void NvmeQueue::attend_connection() {
@@ -127,14 +109,10 @@ void NvmeQueue::attend_connection() {
     drop();
   }
   if (auto news = link_->take()) accept(std::move(*news));
-  if (connection_.pair != nullptr || waiting_.empty() || wanted_) return;
-  if (books().health().failed() || state_->options().reattach == Reattach::kNever) {
-    return end_waiting(Code::kUnavailable);
-  }
-  env::Nanos until = block::kNoDeadline;
-  for (const std::uint32_t number : waiting_) until = std::min(until, ops_[number].wait_until);
-  wanted_ = true;
-  link_->want(until);
+  if (connection_.pair != nullptr) return;
+  const auto until = newly_wanted();
+  if (!until) return;
+  link_->want(*until);
   state_->tell();
 }
 
@@ -178,30 +156,11 @@ void NvmeQueue::drop() {
   });
   connection_.pair.reset();
   now_ = env::monotonic_now();
-  for (const std::uint32_t number : hit) retry_or_end(number);
-  for (const std::uint32_t number : waiting_) {
-    ops_[number].wait_until = now_ + state_->options().reattach_timeout;
+  for (const std::uint32_t number : hit) {
+    ops_[number].range_piece = {};
+    retry_or_end(number);
   }
-}
-
-void NvmeQueue::retry_or_end(std::uint32_t number) {
-  Op& op = ops_[number];
-  const bool again = state_->options().reattach == Reattach::kOnce && op.done.ok() && !op.retried &&
-                     !op.too_late && !books().health().failed();
-  if (again) {
-    op.retried = true;
-    op.planned = 0;
-    op.reissued = 0;
-    op.range_piece = {};
-    state_->counters().retried.fetch_add(1, std::memory_order_relaxed);
-    return enqueue(number);
-  }
-  if (op.done.ok()) {
-    op.done.code = Code::kUnavailable;
-    op.done.sys_errno = op.too_late ? ETIMEDOUT : 0;
-  }
-  op.planned = op.total;
-  if (!op.waiting) finish(number);
+  restart_waits();
 }
 
 }  // namespace larder::nvmf

@@ -173,36 +173,15 @@ void NvmeState::leave(const std::shared_ptr<QueueLink>& link, QueueLink::Connect
 }
 
 void NvmeState::lose(Association& association, const std::string& reason) {
-  if (association.lost.exchange(true)) return;
-  if (books_->geometry().volatile_cache) flushes_.note_loss();
-  counters_->lost.fetch_add(1, std::memory_order_relaxed);
-  obs::log(obs::Level::kWarn, "nvmf_association_lost",
-           {{"device", books_->identity().name}, {"reason", reason}});
+  if (!begin_loss(association.lost, "nvmf_association_lost", reason)) return;
   std::vector<std::shared_ptr<QueueLink>> links;
   {
     const std::lock_guard lock(mutex_);
     if (association_.get() == &association) lost_because_ = reason;
     links = links_;
   }
-  if (options_.reattach == Reattach::kNever) books_->health().fail(reason);
+  end_loss(reason);
   for (const auto& link : links) link->waker().notify();
-  waker_.notify();
-}
-
-// ---- flushes
-
-void NvmeState::note_write(const Association& association) noexcept {
-  if (books_->geometry().volatile_cache) flushes_.note_write(association.lost);
-}
-
-void NvmeState::fail_flush() {
-  std::string why;
-  {
-    const std::lock_guard lock(mutex_);
-    why = lost_because_;
-  }
-  books_->health().fail("the connection was lost" + (why.empty() ? why : " (" + why + ")") +
-                        " before a flush: writes in the volatile cache of the target may be gone");
 }
 
 }  // namespace larder::nvmf

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,23 +15,20 @@
 #include "block/block_device.h"
 #include "nvmf/host/association.h"
 #include "nvmf/host/facts.h"
-#include "nvmf/host/flush_rule.h"
-#include "nvmf/host/options.h"
-#include "nvmf/host/stats.h"
+#include "nvmf/host/remote_state.h"
 
 namespace larder::nvmf {
 
 // Any thread.
-class NvmeState {
+class NvmeState final : public RemoteState {
  public:
   // Attaches. Errors as NvmeDevice::open().
   static Result<std::shared_ptr<NvmeState>> open(const NvmeDeviceOptions& options);
   // Once no queue is left: tells the controller, which has two seconds for its answer.
-  ~NvmeState();
+  ~NvmeState() override;
 
-  const std::shared_ptr<block::DeviceBooks>& books() const noexcept { return books_; }
   const NvmeDeviceOptions& options() const noexcept { return options_; }
-  NvmeCounters& counters() noexcept { return *counters_; }
+  const NvmeDeviceOptions& remote() const noexcept override { return options_; }
   std::uint32_t nsid() const noexcept { return nsid_; }
   const ControllerFacts& controller() const noexcept { return controller_; }  // when it was opened
 
@@ -46,20 +42,15 @@ class NvmeState {
   Result<Entry> enter();
   // And goes. A connection with nothing in flight is kept for the next.
   void leave(const std::shared_ptr<QueueLink>& link, QueueLink::Connection connection);
-  // Something changed that the thread should look at: a queue wants a connection.
-  void tell() noexcept { waker_.notify(); }
   // The association is of no use any more; all its queues and the thread hear of it. The first
   // reason counts.
   void lose(Association& association, const std::string& reason);
 
-  FlushRule& flushes() noexcept { return flushes_; }
-  void note_write(const Association& association) noexcept;
-  // Why, and the end of the device.
-  void fail_flush();
-
  private:
   NvmeState(NvmeDeviceOptions options, HostIdentity host, Waker waker)
-      : options_(std::move(options)), host_(std::move(host)), waker_(std::move(waker)) {}
+      : RemoteState(std::move(waker), "connection"),
+        options_(std::move(options)),
+        host_(std::move(host)) {}
 
   // What is known after an attachment, besides its admin queue.
   struct Found {
@@ -78,7 +69,6 @@ class NvmeState {
   // ---- by the thread
   void run();
   void serve_links();
-  void put_off();
   bool any_wanted(env::Nanos& until);
   Result<void> reattach();
   void refuse_links(const Error& error, env::Nanos now);
@@ -91,18 +81,11 @@ class NvmeState {
 
   const NvmeDeviceOptions options_;
   const HostIdentity host_;
-  const Waker waker_;
-  std::shared_ptr<block::DeviceBooks> books_;
-  std::unique_ptr<NvmeCounters> counters_;
   std::uint32_t nsid_ = 0;
   ControllerFacts controller_;
-  std::atomic<bool> stopping_{false};
 
-  FlushRule flushes_;
-
-  mutable std::mutex mutex_;  // guards what follows
+  // Under mutex_.
   std::shared_ptr<Association> association_;
-  std::string lost_because_;
   std::vector<std::shared_ptr<QueueLink>> links_;
   std::vector<QueueLink::Connection> idle_;
 
@@ -112,8 +95,6 @@ class NvmeState {
   bool keep_alive_sent_ = false;
   bool events_armed_ = false;
   env::Nanos keep_alive_last_ = 0;  // when the last was sent
-  env::Nanos attempt_next_ = 0;     // to reattach
-  env::Nanos attempt_pause_ = 0;
   std::uint64_t associations_ = 0;
   std::thread thread_;
 };

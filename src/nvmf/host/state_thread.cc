@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::uint64_t kKeepAlive = 1;  // owners of commands
 constexpr std::uint64_t kEvent = 2;
-constexpr env::Nanos kPauseMin = 20 * env::kMilli;  // between attempts to reattach
-constexpr env::Nanos kPauseMax = 500 * env::kMilli;
 
 }  // namespace
 
@@ -52,7 +50,7 @@ void NvmeState::serve_links() {
     if (books_->health().failed()) {
       return refuse_links({Code::kUnavailable, books_->health().now().reason}, block::kNoDeadline);
     }
-    if (now < attempt_next_) return refuse_links({Code::kUnavailable, "no new one in time"}, now);
+    if (now < attempt_next()) return refuse_links({Code::kUnavailable, "no new one in time"}, now);
     if (const auto attached = reattach(); !attached) {
       obs::log(obs::Level::kInfo, "nvmf_reattach_failed",
                {{"device", books_->identity().name}, {"error", attached.error().message()}});
@@ -60,8 +58,7 @@ void NvmeState::serve_links() {
       put_off();
       return refuse_links(attached.error(), final ? block::kNoDeadline : env::monotonic_now());
     }
-    attempt_pause_ = 0;
-    attempt_next_ = 0;
+    end_attempts();
   }
   std::vector<std::shared_ptr<QueueLink>> links;
   {
@@ -71,13 +68,6 @@ void NvmeState::serve_links() {
   for (const auto& link : links) {
     if (link->wanted() && !association_->lost && !stopping_) connect_link(*link);
   }
-}
-
-// Each operation that waits sees some attempts in its time, however long the target was away.
-void NvmeState::put_off() {
-  const env::Nanos most = std::max(kPauseMin, std::min(kPauseMax, options_.reattach_timeout / 4));
-  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, most);
-  attempt_next_ = env::monotonic_now() + attempt_pause_;
 }
 
 // Those whose time is over by `now`.
@@ -110,12 +100,7 @@ void NvmeState::connect_link(QueueLink& link) {
 Result<void> NvmeState::reattach() {
   admin_->pair().close();
   LARDER_ASSIGN(Found found, find(env::monotonic_now() + options_.connect_timeout));
-  const std::string changed =
-      what_changed(books_->geometry(), books_->identity(), found.geometry, found.identity);
-  if (!changed.empty()) {
-    books_->health().fail("after the connection was lost, " + changed);
-    return fail(Code::kConflict, changed);
-  }
+  LARDER_TRY(check_same(found.geometry, found.identity));
   adopt(std::move(found));
   counters_->reattached.fetch_add(1, std::memory_order_relaxed);
   obs::log(obs::Level::kInfo, "nvmf_reattached", {{"device", books_->identity().name}});
@@ -181,7 +166,7 @@ env::Nanos NvmeState::next_due() const {
   const std::lock_guard lock(mutex_);
   for (const auto& link : links_) {
     const auto wanted = link->wanted();
-    if (wanted) due = std::min({due, *wanted, attempt_next_});
+    if (wanted) due = std::min({due, *wanted, attempt_next()});
   }
   return due;
 }

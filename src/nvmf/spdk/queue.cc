@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::uint64_t kDeallocateBlocksMax = ~std::uint32_t{0};
 constexpr std::size_t kBatch = 32;
-constexpr env::Nanos kLinger = 5 * env::kSecond;  // of a queue that is destroyed
 
 SpdkVerb verb_of(block::OpKind kind, bool zeroes) noexcept {
   switch (kind) {
@@ -32,14 +31,12 @@ SpdkVerb verb_of(block::OpKind kind, bool zeroes) noexcept {
 
 SpdkQueue::SpdkQueue(std::shared_ptr<SpdkState> state, std::shared_ptr<SpdkChannel> channel,
                      std::size_t depth)
-    : BlockQueue(state->books(), depth),
+    : RemoteQueue(*state, channel->waker(), depth),
       state_(std::move(state)),
       channel_(std::move(channel)),
       lost_(channel_->lost()),
       ops_(depth) {
-  free_.reserve(depth);
   cut_.reserve(depth);
-  for (std::size_t i = depth; i-- > 0;) free_.push_back(static_cast<std::uint32_t>(i));
 }
 
 SpdkQueue::~SpdkQueue() {
@@ -50,18 +47,11 @@ SpdkQueue::~SpdkQueue() {
 // ---- operations become commands
 
 Result<void> SpdkQueue::take(const block::BlockOp& op) {
-  const std::uint32_t number = free_.back();
-  free_.pop_back();
+  const std::uint32_t number = take_number();
   Op& slot = ops_[number];
   slot = Op();
-  slot.done = {op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id};
-  slot.pieces = op.pieces;
-  slot.purpose = op.purpose;
-  slot.total = op.kind == block::OpKind::kFlush ? 1 : slot.done.bytes;
   slot.bounce = !op.pieces.empty() && needs_bounce(op.pieces);
-  now_ = slot.begun = env::monotonic_now();
-  slot.wait_until = now_ + state_->options().remote.reattach_timeout;
-  if (op.kind == block::OpKind::kFlush) slot.writes_before = state_->flushes().writes();
+  begin(slot, op);
   enqueue(number);
   // On one that is lost it would only use up its second chance.
   if (open_ && !lost_->load()) issue();
@@ -75,11 +65,6 @@ bool SpdkQueue::needs_bounce(std::span<const block::Piece> pieces) {
     memory_version_ = version;
   }
   return !all_within(pieces, memory_);
-}
-
-void SpdkQueue::enqueue(std::uint32_t number) {
-  if (std::exchange(ops_[number].waiting, true)) return;
-  waiting_.push_back(number);
 }
 
 void SpdkQueue::issue() {
@@ -177,44 +162,6 @@ void SpdkQueue::note_error(const SpdkEnded& ended, Op& op) {
     op.done.sys_errno = fate.sys_errno;
   }
   op.planned = op.total;  // the rest need not begin
-}
-
-void SpdkQueue::finish(std::uint32_t number) {
-  Op& op = ops_[number];
-  block::BlockDone& done = op.done;
-  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
-  if (done.ok() && changes && geometry().volatile_cache) state_->flushes().note_write(*lost_);
-  if (done.kind == block::OpKind::kFlush) {
-    if (state_->flushes().writes_lost()) {
-      state_->fail_flush();
-      done.code = Code::kUnavailable;
-    } else if (done.ok()) {
-      state_->flushes().note_flush(op.writes_before);
-    }
-  }
-  state_->counters().took(done.kind, std::max<env::Nanos>(0, now_ - op.begun));
-  ended_.push_back(number);
-}
-
-std::size_t SpdkQueue::give(std::span<block::BlockDone> into) {
-  std::size_t count = 0;
-  for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
-    into[count++] = ops_[ended_.front()].done;
-    free_.push_back(ended_.front());
-  }
-  return count;
-}
-
-void SpdkQueue::end_waiting(Code code) {
-  while (!waiting_.empty()) {
-    const std::uint32_t number = waiting_.front();
-    waiting_.pop_front();
-    Op& op = ops_[number];
-    op.waiting = false;
-    if (op.done.ok() && op.planned < op.total) op.done.code = code;
-    op.planned = op.total;
-    if (op.outstanding == 0) finish(number);
-  }
 }
 
 }  // namespace larder::nvmf

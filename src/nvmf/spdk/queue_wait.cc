@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a queue waits, and what it does when the controller is lost.
 #include <algorithm>
-#include <cerrno>
 
 #include "env/thread.h"
 #include "nvmf/spdk/queue.h"
@@ -9,9 +8,8 @@
 namespace larder::nvmf {
 namespace {
 
-constexpr env::Nanos kSpin = 1 * env::kMilli;         // then it naps between looks
-constexpr env::Nanos kNap = 50 * env::kMicro;         // the driver wakes nobody
-constexpr env::Nanos kCheckEvery = 20 * env::kMilli;  // deadlines of commands
+constexpr env::Nanos kSpin = 1 * env::kMilli;  // then it naps between looks
+constexpr env::Nanos kNap = 50 * env::kMicro;  // the driver wakes nobody
 constexpr int kPollsPerYield = 32;
 
 }  // namespace
@@ -20,11 +18,6 @@ void SpdkQueue::start() {
   attend_channel();
   if (!open_) return;
   issue();
-}
-
-void SpdkQueue::wake() noexcept {
-  woken_.store(true, std::memory_order_release);
-  channel_->waker().notify();
 }
 
 // Everything that can be done without waiting.
@@ -58,26 +51,15 @@ std::size_t SpdkQueue::collect_by(std::span<block::BlockDone> into, env::Nanos d
     if (idle() || now >= deadline) return 0;
     const bool spins = open_ && ticket.granted() && now < spin_until;
     if (spins && (polls % kPollsPerYield != 0 || !env::yield_core())) continue;
-    pause(deadline);
+    doze(deadline);
   }
 }
 
 // Without a channel the device's thread says when there is news.
-void SpdkQueue::pause(env::Nanos deadline) {
+void SpdkQueue::doze(env::Nanos deadline) {
   const env::Nanos until = open_ ? std::min(deadline, env::monotonic_now() + kNap) : deadline;
   sleep_on(-1, 0, channel_->waker().descriptor(), until);
   channel_->waker().drain();
-}
-
-bool SpdkQueue::quiesce(env::Nanos deadline) {
-  for (;;) {
-    end_waiting(Code::kCancelled);
-    advance();
-    end_waiting(Code::kCancelled);  // what was to be sent again
-    if (idle()) return true;
-    if (env::monotonic_now() >= deadline) return false;
-    pause(deadline);
-  }
 }
 
 // ---- the controller
@@ -91,14 +73,10 @@ void SpdkQueue::attend_channel() {
     lost_ = channel_->lost();
     now_ = checked_ = env::monotonic_now();
   }
-  if (open_ || waiting_.empty() || wanted_) return;
-  if (books().health().failed() || state_->options().remote.reattach == Reattach::kNever) {
-    return end_waiting(Code::kUnavailable);
-  }
-  env::Nanos until = block::kNoDeadline;
-  for (const std::uint32_t number : waiting_) until = std::min(until, ops_[number].wait_until);
-  wanted_ = true;
-  channel_->want(until);
+  if (open_) return;
+  const auto until = newly_wanted();
+  if (!until) return;
+  channel_->want(*until);
   state_->tell();
 }
 
@@ -123,30 +101,11 @@ void SpdkQueue::drop() {
   open_ = false;
   reap();
   now_ = env::monotonic_now();
-  for (const std::uint32_t number : std::exchange(cut_, {})) retry_or_end(number);
-  for (const std::uint32_t number : waiting_) {
-    ops_[number].wait_until = now_ + state_->options().remote.reattach_timeout;
+  for (const std::uint32_t number : std::exchange(cut_, {})) {
+    ops_[number].cut = false;
+    retry_or_end(number);
   }
-}
-
-void SpdkQueue::retry_or_end(std::uint32_t number) {
-  Op& op = ops_[number];
-  op.cut = false;
-  const bool again = state_->options().remote.reattach == Reattach::kOnce && op.done.ok() &&
-                     !op.retried && !op.too_late && !books().health().failed();
-  if (again) {
-    op.retried = true;
-    op.planned = 0;
-    op.reissued = 0;
-    state_->counters().retried.fetch_add(1, std::memory_order_relaxed);
-    return enqueue(number);
-  }
-  if (op.done.ok()) {
-    op.done.code = Code::kUnavailable;
-    op.done.sys_errno = op.too_late ? ETIMEDOUT : 0;
-  }
-  op.planned = op.total;
-  if (!op.waiting) finish(number);
+  restart_waits();
 }
 
 }  // namespace larder::nvmf

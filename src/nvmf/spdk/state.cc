@@ -150,28 +150,13 @@ std::vector<std::shared_ptr<SpdkChannel>> SpdkState::channels() const {
 }
 
 void SpdkState::lose(std::atomic<bool>& lost, const std::string& reason) {
-  if (lost.exchange(true)) return;
-  if (books_->geometry().volatile_cache) flushes_.note_loss();
-  counters_->lost.fetch_add(1, std::memory_order_relaxed);
-  obs::log(obs::Level::kWarn, "spdk_controller_lost",
-           {{"device", books_->identity().name}, {"reason", reason}});
+  if (!begin_loss(lost, "spdk_controller_lost", reason)) return;
   {
     const std::lock_guard lock(mutex_);
     lost_because_ = reason;
   }
-  if (options_.remote.reattach == Reattach::kNever) books_->health().fail(reason);
+  end_loss(reason);
   for (const auto& channel : channels()) channel->waker().notify();
-  waker_.notify();
-}
-
-void SpdkState::fail_flush() {
-  std::string why;
-  {
-    const std::lock_guard lock(mutex_);
-    why = lost_because_;
-  }
-  books_->health().fail("the controller was lost" + (why.empty() ? why : " (" + why + ")") +
-                        " before a flush: writes in the volatile cache of the target may be gone");
 }
 
 }  // namespace larder::nvmf

@@ -11,8 +11,6 @@ namespace {
 
 // The driver does nothing by itself: keep-alives and events are dealt with when it is asked.
 constexpr env::Nanos kAttendEvery = 20 * env::kMilli;
-constexpr env::Nanos kPauseMin = 20 * env::kMilli;  // between attempts to reattach
-constexpr env::Nanos kPauseMax = 500 * env::kMilli;
 
 }  // namespace
 
@@ -72,7 +70,7 @@ void SpdkState::serve() {
     if (books_->health().failed()) {
       return refuse({Code::kUnavailable, books_->health().now().reason}, block::kNoDeadline);
     }
-    if (now < attempt_next_) return refuse({Code::kUnavailable, "not attached in time"}, now);
+    if (now < attempt_next()) return refuse({Code::kUnavailable, "not attached in time"}, now);
     if (const auto attached = reattach(); !attached) {
       obs::log(obs::Level::kInfo, "spdk_reattach_failed",
                {{"device", books_->identity().name}, {"error", attached.error().message()}});
@@ -80,8 +78,7 @@ void SpdkState::serve() {
       put_off();
       return refuse(attached.error(), final ? block::kNoDeadline : env::monotonic_now());
     }
-    attempt_pause_ = 0;
-    attempt_next_ = 0;
+    end_attempts();
   }
   for (const auto& channel : all) {
     if (channel->wanted() && !stopping_ && !open(*channel)) return;
@@ -107,14 +104,6 @@ bool SpdkState::open(SpdkChannel& channel) {
   return false;
 }
 
-// Each operation that waits sees an attempt or two in its time, however long the target was away.
-void SpdkState::put_off() {
-  const env::Nanos most =
-      std::max(kPauseMin, std::min(kPauseMax, options_.remote.reattach_timeout / 4));
-  attempt_pause_ = std::clamp(2 * attempt_pause_, kPauseMin, most);
-  attempt_next_ = env::monotonic_now() + attempt_pause_;
-}
-
 // Those whose time is over by `now`.
 void SpdkState::refuse(const Error& error, env::Nanos now) {
   for (const auto& channel : channels()) {
@@ -125,12 +114,7 @@ void SpdkState::refuse(const Error& error, env::Nanos now) {
 
 Result<void> SpdkState::reattach() {
   LARDER_ASSIGN(Found found, find());
-  const std::string changed =
-      what_changed(books_->geometry(), books_->identity(), found.geometry, found.identity);
-  if (!changed.empty()) {
-    books_->health().fail("after the controller was lost, " + changed);
-    return fail(Code::kConflict, changed);
-  }
+  LARDER_TRY(check_same(found.geometry, found.identity));
   adopt(std::move(found));
   counters_->reattached.fetch_add(1, std::memory_order_relaxed);
   obs::log(obs::Level::kInfo, "spdk_reattached", {{"device", books_->identity().name}});
@@ -143,7 +127,7 @@ env::Nanos SpdkState::next_due() const {
   env::Nanos due = now + 3600 * env::kSecond;
   for (const auto& channel : channels()) {
     const auto wanted = channel->wanted();
-    if (wanted) due = std::min({due, *wanted, attempt_next_});
+    if (wanted) due = std::min({due, *wanted, attempt_next()});
   }
   return due;
 }

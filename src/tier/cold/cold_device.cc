@@ -73,15 +73,22 @@ Result<std::shared_ptr<ColdDevice>> ColdDevice::open(const DiskSpec& spec,
   open_options.owner = owner;
   open_options.epoch = epoch;
   open_options.writes = purpose_of_writes(place.remote);
+  std::string held_by;
   if (place.remote && !options.take_over) open_options.heir = heir_of(owner);
-  auto store = extent::RecordStore::open(device, open_options);
+  auto store = extent::RecordStore::open(device, open_options, &held_by);
   if (!store && store.error().code() == Code::kNotFound) {
     extent::FormatOptions format_options;
     format_options.record_bytes = options.record_bytes;
     format_options.writes = open_options.writes;
     const auto formatted = extent::format(*device, format_options);
     if (!formatted) return refuse_disk(spec.path, formatted.error());
-    store = extent::RecordStore::open(device, open_options);
+    store = extent::RecordStore::open(device, open_options, &held_by);
+  }
+  if (!store && !held_by.empty()) {
+    return refuse_disk(spec.path, Error(store.error().code(),
+                                        store.error().message() +
+                                            "; if it is gone for good, set cold.take_over for one "
+                                            "start"));
   }
   if (!store) return refuse_disk(spec.path, store.error());
   std::shared_ptr<ColdDevice> made(new ColdDevice());

@@ -9,6 +9,7 @@
 #include "env/clock.h"
 #include "tier/cold/admission.h"
 #include "tier/cold/offload_queue.h"
+#include "tier/cold/place.h"
 #include "tier/cold/reuse_filter.h"
 
 namespace larder::obs {
@@ -58,6 +59,7 @@ struct ColdOptions {
   std::size_t read_depth = 32;
   std::size_t write_depth = 32;
   std::uint64_t restore_bytes_max = 256U << 20U;  // being read at a time; one is always taken
+  std::size_t devices_max = kDevicesMax;          // over its life; fewer for tests
   std::uint32_t write_failures_max = 8;           // of one object; then it is given up
   // Opens a remote store that its last owner, another node, has not closed. Were that node still at
   // it, both would write.

@@ -89,10 +89,7 @@ Result<void> ColdTier::add(std::shared_ptr<ColdDevice> device) {
   seat->writes = std::make_unique<Writes>(*this, *device);
   {
     const std::unique_lock lock(seats_mutex_);
-    if (seats_.size() >= kDevicesMax) {
-      return fail(Code::kExhausted, "this node has had " + std::to_string(kDevicesMax) +
-                                        " disks since it was started; start it anew");
-    }
+    LARDER_TRY(number_is_left());
     seat->number = static_cast<std::uint8_t>(seats_.size());
     LARDER_TRY(device->start(seat->number, *seat->writes, options_));
     seats_.push_back(std::move(seat));
@@ -105,6 +102,18 @@ Result<void> ColdTier::add(std::shared_ptr<ColdDevice> device) {
   });
   update_accepting();
   return {};
+}
+
+Result<void> ColdTier::can_add() const {
+  const std::shared_lock lock(seats_mutex_);
+  return number_is_left();
+}
+
+Result<void> ColdTier::number_is_left() const {
+  const std::size_t most = std::min(options_.devices_max, kDevicesMax);
+  if (seats_.size() < most) return {};
+  return fail(Code::kExhausted, "this node has had " + std::to_string(most) +
+                                    " disks since it was started; start it anew");
 }
 
 std::vector<std::shared_ptr<ColdDevice>> ColdTier::devices() const {

@@ -50,6 +50,9 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   // Takes the disk into service; its records are found in the background and served as they are
   // found. kExhausted: kDevicesMax were added. Else as ColdDevice::start().
   Result<void> add(std::shared_ptr<ColdDevice> device);
+  // Whether there is a number for one more; kExhausted, for good. Ask before a disk is opened: who
+  // opens one makes it his.
+  Result<void> can_add() const;
   // Those in service, by number.
   std::vector<std::shared_ptr<ColdDevice>> devices() const;
   std::shared_ptr<ColdDevice> device(std::uint8_t number) const override;
@@ -104,6 +107,7 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   };
   ColdTier(const ColdOptions& options, const Links& links);
   std::vector<Seat*> seats() const;
+  Result<void> number_is_left() const;  // under the lock of the seats
   void recover(Seat& seat, const std::shared_ptr<ColdDevice>& device);
   void keep_scrubbing(Seat& seat, const std::shared_ptr<ColdDevice>& device);
   void end_scan(Seat& seat);

@@ -80,6 +80,33 @@ TEST_F(ColdTierTest, ALostRecordIsWrittenAgain) {
   EXPECT_EQ(disk->counters().offloaded, 130U);  // "a" twice
 }
 
+// A disk that comes back has a new number each time. Without one it is refused, and the others go
+// on.
+TEST_F(ColdTierTest, NumbersEndAndTheOtherDisksGoOn) {
+  ColdBedOptions options;
+  options.cold.devices_max = 4;
+  ColdBed bed(path(), 1, options);
+  const auto kept = bed.add_disk("kept", 64 * kMiB);
+  for (std::size_t i = 1; i < 4; ++i) {
+    ASSERT_TRUE(bed.cold->can_add()) << i;
+    const auto disk = bed.add_disk("back", 4 * kMiB);
+    ASSERT_EQ(disk->number(), i);
+    ASSERT_TRUE(bed.cold->take_out(disk));
+  }
+  EXPECT_EQ(bed.cold->can_add().error().code(), Code::kExhausted);
+  const auto more = bed.open_disk("back", 4 * kMiB);
+  ASSERT_TRUE(more) << more.error().to_string();
+  const auto refused = bed.cold->add(*more);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kExhausted);
+  EXPECT_NE(refused.error().message().find("4 disks"), std::string::npos)
+      << refused.error().message();
+  EXPECT_EQ(bed.cold->devices(), std::vector{kept});
+  bed.put_cold("a", make_value(1, kValue));
+  EXPECT_TRUE(bed.read("a") == make_value(1, kValue));
+  EXPECT_EQ(kept->counters().restored, 1U);
+}
+
 TEST_F(ColdTierTest, WithoutADiskNothingIsOwed) {
   ColdBed bed(path());
   ASSERT_EQ(bed.put("a", make_value(1, kValue)), Code::kOk);

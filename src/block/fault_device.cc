@@ -82,6 +82,9 @@ void FaultDevice::resume() {
 void FaultDevice::set_bad(std::uint64_t offset, std::uint64_t bytes) {
   medium_->set_bad(offset, bytes);
 }
+void FaultDevice::set_full(bool full) {
+  medium_->set_full(full);
+}
 Result<void> FaultDevice::flip_bit(std::uint64_t byte, unsigned bit) {
   return medium_->flip_bit(byte, bit);
 }

@@ -75,6 +75,9 @@ class FaultDevice final : public BlockDevice {
   void resume();
   // Reads and writes that meet the range fail with EIO, for good.
   void set_bad(std::uint64_t offset, std::uint64_t bytes);
+  // While it is, writes end with kExhausted (ENOSPC), after a part from the front, to any sector,
+  // was written: a file that was not reserved, on a full disk.
+  void set_full(bool full);
   // One bit at rest goes wrong. Carries the cache down first.
   Result<void> flip_bit(std::uint64_t byte, unsigned bit);
   FaultCounts counts() const;

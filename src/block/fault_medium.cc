@@ -57,8 +57,9 @@ void FaultMedium::leave(Lane& lane) {
 
 void FaultMedium::take(Lane& lane, const BlockOp& op) {
   const std::lock_guard lock(mutex_);
-  Pending pending{op, 0, false};
-  pending.fails = chance(error_rate(op.kind)) || is_bad(op);
+  Pending pending{op};
+  pending.no_space = full_ && op.kind == OpKind::kWrite;
+  pending.fails = chance(error_rate(op.kind)) || is_bad(op) || pending.no_space;
   if (chance(options_.late)) {
     pending.polls = 1 + static_cast<unsigned>(random_() % std::max(options_.late_polls_max, 1U));
     ++counts_.late;
@@ -147,6 +148,11 @@ void FaultMedium::stall(bool stalled) {
 void FaultMedium::set_bad(std::uint64_t offset, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   bad_.push_back({offset, bytes});
+}
+
+void FaultMedium::set_full(bool full) {
+  const std::lock_guard lock(mutex_);
+  full_ = full;
 }
 
 FaultCounts FaultMedium::counts() const {

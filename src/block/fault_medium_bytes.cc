@@ -21,8 +21,8 @@ BlockDone FaultMedium::carry_out(const Pending& pending) {
     result = carry_out_well(op);
   } else {
     ++counts_.errors;
-    done.code = Code::kUnavailable;
-    done.sys_errno = EIO;
+    done.code = pending.no_space ? Code::kExhausted : Code::kUnavailable;
+    done.sys_errno = pending.no_space ? ENOSPC : EIO;
     if (op.kind == OpKind::kWrite) result = change_in_part(op);
     if (op.kind == OpKind::kFlush) {
       result = keep_a_part(cache_.changes(), CutKind::kAny);

@@ -45,6 +45,7 @@ Result<std::shared_ptr<FaultDevice>> FaultDevice::create(std::shared_ptr<BlockDe
   geometry.volatile_cache = true;
   if (geometry.discard_bytes == 0) geometry.discard_bytes = geometry.block_bytes;
   geometry.discard_zeroes = true;  // it writes zeros
+  if (geometry.zeroes_max == 0) geometry.zeroes_max = geometry.bytes();
   auto books = std::make_shared<DeviceBooks>(
       geometry, Identity{"fault", inner->identity().name, inner->identity().id}, options.health);
   auto medium = std::make_shared<FaultMedium>(books, std::move(below), options);

@@ -14,6 +14,10 @@
 
 namespace larder::block {
 
+constexpr bool writes(OpKind kind) noexcept {
+  return kind == OpKind::kWrite || kind == OpKind::kWriteZeroes;
+}
+
 // Any thread. One lock around everything, also around the I/O below: order is what this is about,
 // and a cut has to see one moment of all queues.
 class FaultMedium {

@@ -175,6 +175,8 @@ Result<Geometry> geometry_of(const FileDeviceOptions& options, const fileio::Fil
   geometry.optimal_bytes = kOptimalBytes;
   geometry.discard_bytes = geometry.block_bytes;
   geometry.discard_zeroes = true;
+  // Where they are written from memory, it is zeroes().
+  if (geometry.memory_alignment <= kZeroesAlignment) geometry.zeroes_max = FileDevice::kZeroesMax;
   if (geometry.blocks == 0 || geometry.bytes() < options.bytes_min) {
     return refuse(options.path, "it has " + std::to_string(bytes) + " bytes, at least " +
                                     std::to_string(std::max<std::uint64_t>(options.bytes_min,

@@ -10,6 +10,9 @@
 // Discard frees the blocks of a file (a hole), or, where the file was reserved, marks them as not
 // written, so that the space stays its own; on a raw device it is BLKDISCARD.
 //
+// Zeroes are written by marking the blocks of a file as not written (they may take space, as a
+// write does), where the file system can, else from memory; on a raw device it is BLKZEROOUT.
+//
 // A queue that is destroyed while the disk hangs: as fileio::FileQueue, which gives it ten seconds,
 // then logs that callers' memory may still be touched.
 #pragma once
@@ -48,6 +51,7 @@ class FileDeviceState;
 class FileDevice final : public BlockDevice {
  public:
   static constexpr std::uint64_t kTransferMax = 1ULL << 30U;
+  static constexpr std::uint64_t kZeroesMax = 64ULL << 20U;
   static constexpr std::size_t kBuffersMax = 1024;  // that are known at a time
 
   // The device is locked until it and its last queue are gone. A file that was created and could

@@ -154,6 +154,20 @@ TEST_F(NvmfPairTest, UnflushedWritesFailTheNextFlushWhenTheTargetWasGone) {
   EXPECT_EQ(device->health().state, HealthState::kFailed);
 }
 
+TEST_F(NvmfPairTest, UnflushedZeroesCountAsWrites) {
+  const std::shared_ptr<block::BlockDevice> cached =
+      take_value(block::FaultDevice::create(medium_, {}));
+  serve({on(cached)});
+  const auto device = take_value(NvmeDevice::open(options()));
+  const auto queue = block::queue_of(*device);
+  ASSERT_TRUE(block::write_zeroes(*queue, 0, 4096));
+  target_.reset();
+  serve({on(cached)});
+  auto in = block::buffer_of(4096);
+  ASSERT_TRUE(block::read_all(*queue, 0, in.span()));
+  EXPECT_FALSE(block::flush(*queue));
+}
+
 TEST_F(NvmfPairTest, ChangesOfTheNamespaceAreHeardOf) {
   serve({ram(kBytes)});
   const auto grown = take_value(NvmeDevice::open(options()));

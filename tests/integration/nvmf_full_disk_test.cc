@@ -105,6 +105,7 @@ TEST_F(NvmfFullDisk, WritesAreRefusedUntilThereIsRoom) {
   EXPECT_GE(written, 4 * kMiB / kPiece);
   ASSERT_LE(written, 5 * kMiB / kPiece);
   EXPECT_EQ(code_of(refusal), Code::kExhausted);
+  EXPECT_EQ(code_of(block::write_zeroes(*queue, 32 * kMiB, 8 * kMiB)), Code::kExhausted);
   EXPECT_TRUE(contains(words(refusal), kNqn)) << words(refusal);
   EXPECT_TRUE(contains(words(refusal), "No space left")) << words(refusal);
   // What is there can be read, and written again; what is not there is zeros.

@@ -78,6 +78,42 @@ TEST_F(NvmeDeviceTest, ObeysEveryLimit) {
   EXPECT_EQ(target.reads, 8);
 }
 
+// MDTS is no limit of theirs, says the specification; there are controllers that have no more.
+TEST_F(NvmeDeviceTest, WritesZeroesWithinMdtsAndWithoutDeallocating) {
+  FakeSelf self;
+  self.controller.mdts = 2;  // 16 KiB
+  FakeTarget target(self);
+  const auto device = open(target);
+  std::atomic<int> commands{0};
+  target.on_io([&](FakeConnection&, const FakePdu& pdu) {
+    const Command command = pdu.command();
+    if (command.opcode != static_cast<std::uint8_t>(IoOpcode::kWriteZeroes)) return false;
+    ++commands;
+    EXPECT_LE(command.blocks(), 4U);
+    EXPECT_EQ(command.cdw12 & kDeallocate, 0U);
+    return false;
+  });
+  const auto queue = queue_of(*device);
+  auto out = buffer_of(16 * 4096, std::byte{7});
+  ASSERT_TRUE(block::write_all(*queue, 0, out.span()));
+  ASSERT_TRUE(block::write_zeroes(*queue, 4096, 10 * 4096));
+  EXPECT_EQ(commands, 3);
+  const auto memory = std::span(target.memory);
+  EXPECT_TRUE(block::all_are(memory.first(4096), std::byte{7}));
+  EXPECT_TRUE(block::all_are(memory.subspan(4096, 10 * 4096), std::byte{0}));
+  EXPECT_TRUE(block::all_are(memory.subspan(11 * 4096, 5 * 4096), std::byte{7}));
+}
+
+TEST_F(NvmeDeviceTest, WritesNoZeroesWhereTheControllerCannot) {
+  FakeSelf self;
+  self.controller.oncs = kOncsDsm;
+  FakeTarget target(self);
+  const auto device = open(target);
+  EXPECT_EQ(device->geometry().zeroes_max, 0U);
+  const auto queue = queue_of(*device);
+  EXPECT_EQ(block::code_of(block::write_zeroes(*queue, 0, 4096)), Code::kUnsupported);
+}
+
 TEST_F(NvmeDeviceTest, DigestsGoBothWays) {
   FakeTarget target;
   NvmeDeviceOptions options = target.options();

@@ -101,6 +101,7 @@ Request NvmeQueue::next_request(Op& op) {
   const std::uint64_t left = op.total - op.planned;
   const std::uint64_t offset = op.done.offset + op.planned;
   if (op.done.kind == block::OpKind::kDiscard) return discard_request(op, offset, left);
+  if (op.done.kind == block::OpKind::kWriteZeroes) return zeroes_request(op, offset, left, false);
   const std::uint32_t block = geometry().block_bytes;
   const auto bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(left, connection_.association->command_bytes_max));
@@ -114,18 +115,24 @@ Request NvmeQueue::next_request(Op& op) {
   return out;
 }
 
+Request NvmeQueue::zeroes_request(Op& op, std::uint64_t offset, std::uint64_t left,
+                                  bool deallocate) {
+  const std::uint32_t block = geometry().block_bytes;
+  const std::uint64_t bytes = std::min(left, connection_.association->zeroes_bytes_max);
+  Request out;
+  out.command.nsid = state_->nsid();
+  out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
+  if (deallocate) out.command.cdw12 = kDeallocate;
+  out.command.set_range(offset / block, static_cast<std::uint32_t>(bytes / block));
+  op.planned += bytes;
+  return out;
+}
+
 Request NvmeQueue::discard_request(Op& op, std::uint64_t offset, std::uint64_t left) {
+  if (geometry().discard_zeroes) return zeroes_request(op, offset, left, true);
   const std::uint32_t block = geometry().block_bytes;
   Request out;
   out.command.nsid = state_->nsid();
-  if (geometry().discard_zeroes) {
-    const std::uint64_t blocks = std::min<std::uint64_t>(left / block, kRangeBlocksMax);
-    out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
-    out.command.cdw12 = kDeallocate;
-    out.command.set_range(offset / block, static_cast<std::uint32_t>(blocks));
-    op.planned += blocks * block;
-    return out;
-  }
   const std::uint64_t blocks = std::min(left / block, kDsmBlocksMax);
   op.range = {0, static_cast<std::uint32_t>(blocks), offset / block};
   op.range_piece = {reinterpret_cast<std::byte*>(&op.range), sizeof(op.range)};
@@ -188,8 +195,7 @@ bool NvmeQueue::worth_another(const Ended& ended, Op& op) {
 void NvmeQueue::finish(std::uint32_t number) {
   Op& op = ops_[number];
   block::BlockDone& done = op.done;
-  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
-  if (done.ok() && changes) state_->note_write(*connection_.association);
+  if (done.ok() && block::changes(done.kind)) state_->note_write(*connection_.association);
   if (done.kind == block::OpKind::kFlush) {
     if (state_->flushes().writes_lost()) {
       state_->fail_flush();

@@ -22,10 +22,12 @@ SpdkVerb verb_of(block::OpKind kind, bool zeroes) noexcept {
       return SpdkVerb::kWrite;
     case block::OpKind::kFlush:
       return SpdkVerb::kFlush;
+    case block::OpKind::kWriteZeroes:
+      return SpdkVerb::kWriteZeroes;
     case block::OpKind::kDiscard:
       break;
   }
-  return zeroes ? SpdkVerb::kWriteZeroes : SpdkVerb::kUnmap;
+  return zeroes ? SpdkVerb::kZeroAndUnmap : SpdkVerb::kUnmap;
 }
 
 }  // namespace
@@ -110,9 +112,9 @@ SpdkRequest SpdkQueue::next_request(const Op& op) const {
   const std::uint32_t block = geometry().block_bytes;
   const std::uint64_t left = op.total - op.planned;
   out.block = (op.done.offset + op.planned) / block;
-  if (out.verb == SpdkVerb::kWriteZeroes || out.verb == SpdkVerb::kUnmap) {
+  if (op.pieces.empty()) {
     const std::uint64_t most =
-        out.verb == SpdkVerb::kWriteZeroes ? kRangeBlocksMax : kDeallocateBlocksMax;
+        out.verb == SpdkVerb::kUnmap ? kDeallocateBlocksMax : state_->zeroes_bytes_max() / block;
     out.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(left / block, most));
     return out;
   }
@@ -181,8 +183,9 @@ void SpdkQueue::note_error(const SpdkEnded& ended, Op& op) {
 void SpdkQueue::finish(std::uint32_t number) {
   Op& op = ops_[number];
   block::BlockDone& done = op.done;
-  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
-  if (done.ok() && changes && geometry().volatile_cache) state_->flushes().note_write(*lost_);
+  if (done.ok() && block::changes(done.kind) && geometry().volatile_cache) {
+    state_->flushes().note_write(*lost_);
+  }
   if (done.kind == block::OpKind::kFlush) {
     if (state_->flushes().writes_lost()) {
       state_->fail_flush();

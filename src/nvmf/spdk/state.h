@@ -33,6 +33,7 @@ class SpdkState {
   DmaMemory& memory() noexcept { return memory_; }
   std::uint32_t nsid() const noexcept { return nsid_; }
   std::uint32_t command_bytes_max() const noexcept { return command_bytes_max_.load(); }
+  std::uint64_t zeroes_bytes_max() const noexcept { return zeroes_bytes_max_.load(); }
 
   // A queue comes: a channel that is open. kExhausted: the controller grants no more.
   Result<std::shared_ptr<SpdkChannel>> enter();
@@ -82,6 +83,7 @@ class SpdkState {
   DmaMemory memory_;
   std::uint32_t nsid_ = 0;
   std::atomic<std::uint32_t> command_bytes_max_{0};
+  std::atomic<std::uint64_t> zeroes_bytes_max_{0};
   std::atomic<bool> stopping_{false};
 
   mutable std::mutex mutex_;  // guards what follows

@@ -41,5 +41,27 @@ TEST_F(TargetFaults, ABackingWithoutSpaceIsCapacityExceeded) {
   EXPECT_EQ(target_->stats().errors, 2U);
 }
 
+// The device is asked for zeroes, not given them, and they are in all a write.
+TEST_F(TargetFaults, ZeroesAreWrittenByTheBackingItself) {
+  const Bytes data = pattern(64 << 10, 1);
+  ASSERT_TRUE(io_->write(0, data).status.ok());
+  const Command zeroes = TestQueue::io(IoOpcode::kWriteZeroes, 0, 15, 0);
+  medium_->set_full(true);
+  EXPECT_EQ(io_->run(zeroes).status, failed(Sc::kCapacityExceeded));
+  medium_->set_full(false);
+  EXPECT_TRUE(io_->run(zeroes).status.ok());
+  const auto& lines = medium_->stats().kinds;
+  EXPECT_EQ(lines[std::size_t(block::OpKind::kWriteZeroes)].ops, 1U);
+  EXPECT_EQ(lines[std::size_t(block::OpKind::kWriteZeroes)].bytes, 15U * 4096);
+  EXPECT_EQ(lines[std::size_t(block::OpKind::kWriteZeroes)].errors, 1U);
+  EXPECT_EQ(lines[std::size_t(block::OpKind::kWrite)].ops, 1U);
+  EXPECT_TRUE(io_->read(0, 15).data == Bytes(15 * 4096));
+  EXPECT_TRUE(io_->read(15, 1).data == Bytes(data.begin() + 15 * 4096, data.end()));
+  Command now = zeroes;
+  now.cdw12 |= kForceUnitAccess;
+  EXPECT_TRUE(io_->run(now).status.ok());
+  EXPECT_EQ(medium_->stats().kinds[std::size_t(block::OpKind::kFlush)].ops, 1U);
+}
+
 }  // namespace
 }  // namespace larder::nvmf

@@ -171,6 +171,8 @@ void FileBlockQueue::note(std::span<const fileio::FileDone> done) {
       slot.done.code = one.code;
       slot.done.sys_errno = one.sys_errno;
     }
+    const bool lost = !one.ok() && one.code != Code::kCancelled;
+    if (lost && slot.done.kind == OpKind::kFlush) state_->note_flush_failed();
     if (--slot.parts == 0) end(number);
   }
 }
@@ -178,7 +180,12 @@ void FileBlockQueue::note(std::span<const fileio::FileDone> done) {
 std::size_t FileBlockQueue::give(std::span<BlockDone> into) {
   std::size_t count = 0;
   for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
-    into[count++] = slots_[ended_.front()].done;
+    BlockDone& done = into[count++] = slots_[ended_.front()].done;
+    // It may have missed what one of another device over this file lost.
+    if (done.kind == OpKind::kFlush && done.ok() && state_->flush_failed()) {
+      done.code = Code::kUnavailable;
+      done.sys_errno = EIO;
+    }
     free_.push_back(ended_.front());
   }
   return count;

@@ -29,6 +29,10 @@ class FileDeviceState {
   int discard(std::uint64_t offset, std::uint64_t bytes) const;
   int zero(std::uint64_t offset, std::uint64_t bytes);
 
+  // The kernel tells of lost writes once, and there may be several devices (FileDevice::grown()).
+  void note_flush_failed() noexcept { flush_failed_.store(true); }
+  bool flush_failed() const noexcept { return flush_failed_.load(); }
+
   // Tells the queue of all buffers, now and later. kExhausted: kQueuesMax are there.
   Result<void> enter(fileio::FileQueue* queue);
   void leave(fileio::FileQueue* queue);
@@ -40,6 +44,7 @@ class FileDeviceState {
   fileio::File file_;
   const bool reserved_;
   std::atomic<bool> cannot_zero_{false};
+  std::atomic<bool> flush_failed_{false};
   // Guards the lists. Held while queues are told, although that asks the kernel: a queue that came
   // or went meanwhile would keep memory pinned that is not there any more. Not on the path of I/O.
   std::mutex mutex_;

@@ -120,6 +120,8 @@ struct BlockDone {
   //   kExhausted    there is no space behind it (a file that was not reserved)
   //   kConflict     what is behind it was changed by others: truncated, say
   //   kCancelled    quiesce() stopped it
+  //   kUnsupported  of discards and writes of zeroes: what is behind it has none after all, as
+  //                 remote targets find out late; a device may do so though its geometry says else
   Code code = Code::kOk;
   int sys_errno = 0;  // 0: none is known
   OpKind kind = OpKind::kRead;

@@ -10,8 +10,8 @@ namespace larder::block {
 // Random operations in flight at once that do not meet, against a model in memory.
 class ModelTrial {
  public:
-  ModelTrial(BlockDevice& device, std::uint64_t seed)
-      : device_(device), block_(device.geometry().block_bytes), random_(seed) {
+  ModelTrial(BlockDevice& device, bool zeroes, std::uint64_t seed)
+      : device_(device), zeroes_(zeroes), block_(device.geometry().block_bytes), random_(seed) {
     for (int i = 0; i < 3; ++i) queues_.push_back(queue_of(device, 8));
     model_ = buffer_of(kStageBlocks * block_);
     AlignedBuffer now = contents(device, 0, model_.size());
@@ -48,7 +48,7 @@ class ModelTrial {
     Job job;
     job.kind = static_cast<OpKind>(random_() % kOpKindCount);
     if (job.kind == OpKind::kDiscard && !device_.geometry().discard_zeroes) return false;
-    if (job.kind == OpKind::kWriteZeroes && device_.geometry().zeroes_max == 0) return false;
+    if (job.kind == OpKind::kWriteZeroes && !zeroes_) return false;
     if (job.kind != OpKind::kFlush) {
       job.first = random_() % kStageBlocks;
       job.count = 1 + random_() % std::min<std::uint64_t>(kStageBlocks - job.first, 20);
@@ -92,6 +92,7 @@ class ModelTrial {
   }
 
   BlockDevice& device_;
+  const bool zeroes_;
   const std::uint32_t block_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<BlockQueue>> queues_;
@@ -103,7 +104,8 @@ TEST_P(BlockDeviceConformance, AgreesWithAModelInMemory) {
   const env::TestSeeds seeds = env::test_seeds(6);
   for (std::uint64_t seed = seeds.first; seed < seeds.end() && !HasFailure(); ++seed) {
     SCOPED_TRACE(env::seed_trace(seed, "block_conformance_test", "'*AgreesWithAModel*'"));
-    ModelTrial trial(device(), seed);
+    const bool zeroes = device().geometry().zeroes_max > 0 && !GetParam().refuses_zeroes;
+    ModelTrial trial(device(), zeroes, seed);
     for (int i = 0; i < 40 && !HasFailure(); ++i) trial.batch();
     if (!HasFailure()) trial.check_all();
   }

@@ -27,6 +27,7 @@ inline constexpr std::uint64_t kStageBlocks = 256;
 struct DeviceUnderTest {
   std::string name;                                     // letters and digits
   std::function<std::unique_ptr<DeviceStage>()> stage;  // nullptr: not on this host
+  bool refuses_zeroes = false;  // although its geometry says that it has them
 };
 
 inline void PrintTo(const DeviceUnderTest& device, std::ostream* out) {

@@ -170,7 +170,8 @@ void NvmeQueue::note(const Ended& ended) {
   if (!well && worth_another(ended, op)) return;
   --op.outstanding;
   if (!well) {
-    const Fate fate = ended.digest_wrong ? Fate{Code::kUnavailable, EIO} : fate_of(status);
+    const Fate fate =
+        ended.digest_wrong ? Fate{Code::kUnavailable, EIO} : fate_of(status, op.done.kind);
     if (op.done.ok()) {
       op.done.code = fate.code;
       op.done.sys_errno = fate.sys_errno;

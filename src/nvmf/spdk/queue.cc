@@ -173,7 +173,7 @@ void SpdkQueue::note_error(const SpdkEnded& ended, Op& op) {
     return;
   }
   if (op.done.ok()) {
-    const Fate fate = fate_of(ended.status);
+    const Fate fate = fate_of(ended.status, op.done.kind);
     op.done.code = fate.code;
     op.done.sys_errno = fate.sys_errno;
   }

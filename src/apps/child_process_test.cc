@@ -84,6 +84,17 @@ TEST(StopSignals, TheFirstIsAFlagAndWakesTheWaiter) {
   EXPECT_EQ(signals->wait(), SIGTERM);
 }
 
+TEST(StopSignals, AHangupWakesTheWaiterAndEndsNothing) {
+  auto signals = StopSignal::install(true);
+  ASSERT_TRUE(signals);
+  ::raise(SIGHUP);
+  EXPECT_EQ(signals->wait(), SIGHUP);
+  EXPECT_EQ(StopSignal::received(), 0);
+  ::raise(SIGHUP);
+  ::raise(SIGTERM);  // says more
+  EXPECT_EQ(signals->wait(), SIGTERM);
+}
+
 TEST(StopSignalsDeathTest, TheSecondEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(

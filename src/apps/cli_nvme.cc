@@ -129,6 +129,7 @@ Json json_of(const nvmf::NvmeUrl& url, const nvmf::Identified& all,
     out["sector_bytes"] = geometry->sector_bytes;
     out["discard_bytes"] = geometry->discard_bytes;
     out["discard_zeroes"] = geometry->discard_zeroes;
+    out["write_zeroes"] = geometry->zeroes_max > 0;
   } else {
     out["unusable"] = geometry.error().message();
   }

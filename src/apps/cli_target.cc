@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // target: exports memory, files and disks over NVMe/TCP until a signal asks it to stop.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -24,6 +25,7 @@ constexpr const char* kExamples =
     "  larder target --ram 1GiB\n"
     "  larder target --file /mnt/nvme0/ns1:100GiB --listen 10.0.0.5:4420\n"
     "  larder target --ram 4GiB --read-only --allow-host nqn.2014-08.org.nvmexpress:uuid:...\n"
+    "SIGHUP: looks at its files and disks again; those that have grown are served so.\n"
     "It needs no privileges. Any NVMe/TCP host can use it: larder node --disk URL, or\n"
     "nvme connect -t tcp -a HOST -s PORT -n NQN. There is neither TLS nor a password: whoever\n"
     "reaches the port can claim any host name, so listen where only friends can.";
@@ -122,9 +124,9 @@ Result<void> announce(const nvmf::Target& target, const MetricsPage* metrics, bo
 Result<void> run_target(const TargetFlags& flags) {
   LARDER_ASSIGN(nvmf::TargetOptions options, target_options(flags));
   // Before it serves, so that a signal during start-up is not lost.
-  LARDER_ASSIGN(const auto signals, StopSignal::install());
+  LARDER_ASSIGN(const auto signals, StopSignal::install(true));
   LARDER_ASSIGN(auto namespaces, open_namespaces(flags));
-  LARDER_ASSIGN(const auto target, nvmf::Target::create(std::move(options), std::move(namespaces)));
+  LARDER_ASSIGN(const auto target, nvmf::Target::create(std::move(options), namespaces));
   std::unique_ptr<MetricsPage> metrics;
   if (!flags.metrics.empty()) {
     LARDER_ASSIGN(metrics, serve_metrics(flags.metrics, *target));
@@ -134,7 +136,10 @@ Result<void> run_target(const TargetFlags& flags) {
                " may read and write; --allow-host NQN names those that may");
   }
   LARDER_TRY(announce(*target, metrics.get(), flags.json));
-  const int number = signals.wait();
+  int number = signals.wait();
+  for (; number == SIGHUP; number = signals.wait()) {
+    for (const std::string& text : look_again(*target, namespaces)) print_note(text);
+  }
   const nvmf::TargetStats stats = target->stats();
   print_note(fmt::format("signal {}: stopping after {} reads, {} writes, {} errors", number,
                          grouped(stats.reads), grouped(stats.writes), grouped(stats.errors)));

@@ -46,7 +46,43 @@ Result<nvmf::NamespaceOptions> on_file(const FileSpec& spec, const TargetFlags& 
   return out;
 }
 
+// What became of one; empty: nothing.
+std::string look_at(nvmf::Target& target, nvmf::NamespaceOptions& space) {
+  const auto device = std::dynamic_pointer_cast<block::FileDevice>(space.device);
+  if (device == nullptr) return {};
+  const std::uint64_t before = device->geometry().bytes();
+  const auto now = device->bytes_now();
+  if (!now) return now.error().message();
+  const std::string& path = device->identity().name;
+  if (*now == before) return {};
+  if (*now < before) {
+    return fmt::format(
+        "namespace {}: {} has {} bytes, {} are served: it has shrunk; what is gone "
+        "ends in errors, the size stays. Start again to serve less",
+        space.nsid, path, *now, before);
+  }
+  auto larger = device->grown();
+  if (!larger) return larger.error().message();
+  nvmf::NamespaceOptions next = space;
+  next.device = std::move(*larger);
+  if (const auto done = target.replace_namespace(next); !done) return done.error().message();
+  space = std::move(next);
+  return fmt::format("namespace {}: {} has grown from {} bytes to {}; hosts are told", space.nsid,
+                     path, before, space.device->geometry().bytes());
+}
+
 }  // namespace
+
+std::vector<std::string> look_again(nvmf::Target& target,
+                                    std::vector<nvmf::NamespaceOptions>& namespaces) {
+  std::vector<std::string> news;
+  for (std::size_t i = 0; i < namespaces.size(); ++i) {
+    namespaces[i].nsid = static_cast<std::uint32_t>(i + 1);
+    std::string text = look_at(target, namespaces[i]);
+    if (!text.empty()) news.push_back(std::move(text));
+  }
+  return news;
+}
 
 Result<FileSpec> parse_file_spec(const std::string& text) {
   FileSpec out{text, 0};

@@ -41,4 +41,12 @@ Result<nvmf::TargetOptions> target_options(const TargetFlags& flags);
 // Opens what they are on: memory first, then files, then devices, in the order of the flags.
 Result<std::vector<nvmf::NamespaceOptions>> open_namespaces(const TargetFlags& flags);
 
+// Looks at the files and disks again (see FileDevice::bytes_now()): one that has grown is served as
+// it is now, and hosts are told; `namespaces` then has its new device. One that is shorter stays as
+// it was: a host that relied on the size would else lose what is behind it without a word. What was
+// found, one line for each that is not what it was. `namespaces` as open_namespaces(), and their
+// numbers as the target gave them, 1 and up.
+std::vector<std::string> look_again(nvmf::Target& target,
+                                    std::vector<nvmf::NamespaceOptions>& namespaces);
+
 }  // namespace larder::apps

@@ -7,8 +7,8 @@
 //   - Operations in flight have no order, not even on one queue. Of two that meet, each block gets
 //     one or the other; who wants an order waits for the first to end.
 //   - A write that has ended is seen by every read submitted afterwards, on any queue. It is
-//   durable
-//     after a flush submitted afterwards has ended well (or at once without a volatile cache).
+//     durable after a flush submitted afterwards has ended well (or at once without a volatile
+//     cache).
 //   - Power lost before that leaves of each sector the old or the new, independently of others.
 //   - A flush that failed fails the device (HealthBook).
 //   - When an operation has been given back, nothing touches its memory.
@@ -75,8 +75,9 @@ class BlockQueue {
   BlockQueue(const BlockQueue&) = delete;
   BlockQueue& operator=(const BlockQueue&) = delete;
 
-  // Takes an operation; it begins now or with the next start(), poll() or wait(). A discard may
-  // block for as long as the device takes for it. Nothing was taken on an error:
+  // Takes an operation; it begins now or with the next start(), poll() or wait(). A discard
+  // or a write of zeroes may block for as long as the device takes for it. Nothing was taken on an
+  // error:
   //   as check()     the operation is wrong
   //   kBackpressure  depth() are in the queue: poll() first
   //   kUnavailable   the device has failed, or the queue broke

@@ -56,10 +56,21 @@ Result<void> check_pieces(const Geometry& geometry, const BlockOp& op) {
   return check_range(geometry, op, sum);
 }
 
+Result<void> check_zeroes(const Geometry& geometry, const BlockOp& op) {
+  if (geometry.zeroes_max == 0) {
+    return fail(Code::kUnsupported,
+                "this block device writes no zeroes by itself; write them from memory");
+  }
+  if (op.range_bytes <= geometry.zeroes_max) return {};
+  return fail(Code::kTooLarge, "a block device writes zeroes to at most " +
+                                   std::to_string(geometry.zeroes_max) +
+                                   " bytes at once; split it");
+}
+
 }  // namespace
 
 std::uint64_t BlockOp::bytes() const noexcept {
-  if (kind == OpKind::kDiscard) return discard_bytes;
+  if (kind == OpKind::kDiscard || kind == OpKind::kWriteZeroes) return range_bytes;
   std::uint64_t sum = 0;
   for (const Piece& piece : pieces) sum += piece.bytes;
   return sum;
@@ -75,6 +86,8 @@ const char* op_name(OpKind kind) noexcept {
       return "flush";
     case OpKind::kDiscard:
       return "discard";
+    case OpKind::kWriteZeroes:
+      return "write_zeroes";
   }
   return "unknown";
 }
@@ -82,8 +95,9 @@ const char* op_name(OpKind kind) noexcept {
 Result<void> check(const Geometry& geometry, const BlockOp& op) {
   const bool moves = op.kind == OpKind::kRead || op.kind == OpKind::kWrite;
   if (!moves && !op.pieces.empty()) return refuse(op, "it takes no memory");
-  if (op.kind != OpKind::kDiscard && op.discard_bytes != 0) {
-    return refuse(op, "discard_bytes is for discards");
+  const bool ranged = op.kind == OpKind::kDiscard || op.kind == OpKind::kWriteZeroes;
+  if (!ranged && op.range_bytes != 0) {
+    return refuse(op, "range_bytes is for discards and writes of zeroes");
   }
   switch (op.kind) {
     case OpKind::kRead:
@@ -96,7 +110,10 @@ Result<void> check(const Geometry& geometry, const BlockOp& op) {
       if (geometry.discard_bytes == 0) {
         return fail(Code::kUnsupported, "this block device cannot discard; overwrite instead");
       }
-      return check_range(geometry, op, op.discard_bytes);
+      return check_range(geometry, op, op.range_bytes);
+    case OpKind::kWriteZeroes:
+      LARDER_TRY(check_zeroes(geometry, op));
+      return check_range(geometry, op, op.range_bytes);
   }
   return refuse(op, "no such kind of operation");
 }
@@ -109,12 +126,13 @@ Result<void> check(const Geometry& g) {
                      g.transfer_max >= g.block_bytes && g.blocks > 0 &&
                      is_multiple(g.transfer_max, g.block_bytes) &&
                      is_multiple(g.transfer_max, g.memory_alignment) &&
+                     is_multiple(g.zeroes_max, g.block_bytes) &&
                      g.blocks <= std::numeric_limits<std::int64_t>::max() / g.block_bytes;
   if (sizes) return {};
   return fail(
       Code::kInvalidArgument,
       "a block device needs blocks of 512 to 65536 bytes, sectors no larger than them, an "
-      "alignment of at most 65536 (all powers of two), transfers of at least one block, and "
+      "alignment of at most 65536 (all powers of two), transfers and zeroes in whole blocks, and "
       "at least one block within 2^63 bytes");
 }
 

@@ -72,6 +72,27 @@ Result<void> flush(BlockQueue& queue, const BlockingOptions& options) {
   return run(queue, BlockOp::flush(), options);
 }
 
+Result<void> write_zeroes(BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes,
+                          const BlockingOptions& options) {
+  const Geometry& geometry = queue.geometry();
+  const std::uint64_t most = geometry.zeroes_max;
+  if (bytes > geometry.bytes() || offset > geometry.bytes() - bytes) {
+    return fail(Code::kInvalidArgument, "a range reaches beyond the end of the block device");
+  }
+  // A wrong call is told before anything is written, so the last part is looked at first.
+  const std::uint64_t last = most == 0 ? bytes : bytes % most;
+  if (last > 0) {
+    LARDER_TRY(check(geometry, BlockOp::write_zeroes(offset + (bytes - last), last)));
+  }
+  std::uint64_t at = 0;
+  do {
+    const std::uint64_t part = std::min(most, bytes - at);
+    LARDER_TRY(run(queue, BlockOp::write_zeroes(offset + at, part), options));
+    at += part;
+  } while (at < bytes);
+  return {};
+}
+
 Result<void> discard(BlockQueue& queue, std::uint64_t offset, std::uint64_t bytes,
                      const BlockingOptions& options) {
   return run(queue, BlockOp::discard(offset, bytes), options);

@@ -45,6 +45,7 @@ Result<std::shared_ptr<FaultDevice>> FaultDevice::create(std::shared_ptr<BlockDe
   geometry.volatile_cache = true;
   if (geometry.discard_bytes == 0) geometry.discard_bytes = geometry.block_bytes;
   geometry.discard_zeroes = true;  // it writes zeros
+  if (geometry.zeroes_max == 0) geometry.zeroes_max = geometry.bytes();
   auto books = std::make_shared<DeviceBooks>(
       geometry, Identity{"fault", inner->identity().name, inner->identity().id}, options.health);
   auto medium = std::make_shared<FaultMedium>(books, std::move(below), options);
@@ -81,6 +82,9 @@ void FaultDevice::resume() {
 }
 void FaultDevice::set_bad(std::uint64_t offset, std::uint64_t bytes) {
   medium_->set_bad(offset, bytes);
+}
+void FaultDevice::set_full(bool full) {
+  medium_->set_full(full);
 }
 Result<void> FaultDevice::flip_bit(std::uint64_t byte, unsigned bit) {
   return medium_->flip_bit(byte, bit);

@@ -2,11 +2,11 @@
 // A block device that misbehaves on purpose, around another one: for tests and the simulator. From
 // its seed: used by one thread, a run is the same every time.
 //
-// It has a volatile cache like a real disk's: writes and discards stay in it until a flush (or
-// until it is full) carries them to the device below. cut_power() loses it but for a part that the
-// seed chooses, by sectors; what is below is then what a machine finds when it starts again, so a
-// test goes on with a new FaultDevice around the same device. Destroyed without a cut, it carries
-// all down: the end of a process loses nothing of what a disk has taken.
+// It has a volatile cache like a real disk's: what is written or discarded stays in it until a
+// flush (or until it is full) carries them to the device below. cut_power() loses it but for a part
+// that the seed chooses, by sectors; what is below is then what a machine finds when it starts
+// again, so a test goes on with a new FaultDevice around the same device. Destroyed without a cut,
+// it carries all down: the end of a process loses nothing of what a disk has taken.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ namespace larder::block {
 // Probabilities are 0 to 1, drawn once per operation. All zero: nothing is changed.
 struct FaultOptions {
   std::uint64_t seed = 1;
-  double read_error = 0;     // EIO
-  double write_error = 0;    // EIO, after a part from the front, to any sector, was written
+  double read_error = 0;  // EIO
+  double write_error =
+      0;  // EIO, of zeroes, too, after a part from the front, to any sector, was written
   double flush_error = 0;    // EIO, and of the cache only a part is kept, as after a cut
   double discard_error = 0;  // EIO, nothing is discarded
   double late = 0;           // ends only some polls later
@@ -31,8 +32,8 @@ struct FaultOptions {
   double misread = 0;        // a read of which one bit is wrong, once
   double lying_flush = 0;    // ends well and carries nothing down
   unsigned late_polls_max = 8;
-  // Power goes when the change (write, discard or flush) of this number, from 1, is taken; it is
-  // in flight then. 0: never.
+  // Power goes when the change (write of any kind, discard or flush) of this number, from 1, is
+  // taken; it is in flight then. 0: never.
   std::uint64_t cut_at = 0;
   CutKind cut_kind = CutKind::kAny;
   std::uint64_t cache_bytes_max = 64U << 20U;  // beyond it the cache is carried down
@@ -75,6 +76,9 @@ class FaultDevice final : public BlockDevice {
   void resume();
   // Reads and writes that meet the range fail with EIO, for good.
   void set_bad(std::uint64_t offset, std::uint64_t bytes);
+  // While it is, writes end with kExhausted (ENOSPC), after a part from the front, to any sector,
+  // was written: a file that was not reserved, on a full disk.
+  void set_full(bool full);
   // One bit at rest goes wrong. Carries the cache down first.
   Result<void> flip_bit(std::uint64_t byte, unsigned bit);
   FaultCounts counts() const;

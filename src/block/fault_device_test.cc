@@ -51,6 +51,19 @@ class FaultDeviceTest : public testing::Test {
   std::unique_ptr<BlockQueue> queue_;
 };
 
+TEST_F(FaultDeviceTest, WithoutSpaceWritesAreExhaustedAndTheDeviceIsWell) {
+  make({});
+  EXPECT_EQ(write(1, 2, 7), Code::kOk);
+  device_->set_full(true);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(write(3, 2, 8), Code::kExhausted);
+  EXPECT_TRUE(flush(*queue_));
+  EXPECT_TRUE(reads(1, 2, 7));
+  EXPECT_EQ(device_->health().state, HealthState::kHealthy);
+  device_->set_full(false);
+  EXPECT_EQ(write(3, 2, 9), Code::kOk);
+  EXPECT_TRUE(reads(3, 2, 9));
+}
+
 TEST_F(FaultDeviceTest, WritesStayAboveUntilTheyAreFlushed) {
   make({});
   EXPECT_TRUE(device_->geometry().volatile_cache);

@@ -26,12 +26,12 @@ bool FaultMedium::chance(double probability) {
 
 double FaultMedium::error_rate(OpKind kind) const {
   const double rates[] = {options_.read_error, options_.write_error, options_.flush_error,
-                          options_.discard_error};
+                          options_.discard_error, options_.write_error};
   return rates[static_cast<std::size_t>(kind)];
 }
 
 bool FaultMedium::is_bad(const BlockOp& op) const {
-  if (op.kind != OpKind::kRead && op.kind != OpKind::kWrite) return false;
+  if (op.kind == OpKind::kFlush || op.kind == OpKind::kDiscard) return false;
   const std::uint64_t end = op.offset + op.bytes();
   return std::any_of(bad_.begin(), bad_.end(), [&](const Range& bad) {
     return op.offset < bad.offset + bad.bytes && bad.offset < end;
@@ -57,8 +57,9 @@ void FaultMedium::leave(Lane& lane) {
 
 void FaultMedium::take(Lane& lane, const BlockOp& op) {
   const std::lock_guard lock(mutex_);
-  Pending pending{op, 0, false};
-  pending.fails = chance(error_rate(op.kind)) || is_bad(op);
+  Pending pending{op};
+  pending.no_space = full_ && writes(op.kind);
+  pending.fails = chance(error_rate(op.kind)) || is_bad(op) || pending.no_space;
   if (chance(options_.late)) {
     pending.polls = 1 + static_cast<unsigned>(random_() % std::max(options_.late_polls_max, 1U));
     ++counts_.late;
@@ -147,6 +148,11 @@ void FaultMedium::stall(bool stalled) {
 void FaultMedium::set_bad(std::uint64_t offset, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   bad_.push_back({offset, bytes});
+}
+
+void FaultMedium::set_full(bool full) {
+  const std::lock_guard lock(mutex_);
+  full_ = full;
 }
 
 FaultCounts FaultMedium::counts() const {

@@ -14,6 +14,10 @@
 
 namespace larder::block {
 
+constexpr bool writes(OpKind kind) noexcept {
+  return kind == OpKind::kWrite || kind == OpKind::kWriteZeroes;
+}
+
 // Any thread. One lock around everything, also around the I/O below: order is what this is about,
 // and a cut has to see one moment of all queues.
 class FaultMedium {
@@ -22,6 +26,7 @@ class FaultMedium {
     BlockOp op;
     unsigned polls = 0;  // until it may end
     bool fails = false;
+    bool no_space = false;
   };
   // Of one queue; guarded by the lock of the medium.
   struct Lane {
@@ -45,6 +50,7 @@ class FaultMedium {
   Result<void> cut_power(CutKind kind);
   void stall(bool stalled);
   void set_bad(std::uint64_t offset, std::uint64_t bytes);
+  void set_full(bool full);
   Result<void> flip_bit(std::uint64_t byte, unsigned bit);
   FaultCounts counts() const;
 
@@ -86,6 +92,7 @@ class FaultMedium {
   WriteCache cache_;
   std::vector<Lane*> lanes_;
   std::vector<Range> bad_;
+  bool full_ = false;
   bool stalled_ = false;
   bool off_ = false;
   FaultCounts counts_;

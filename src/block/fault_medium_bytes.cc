@@ -21,9 +21,9 @@ BlockDone FaultMedium::carry_out(const Pending& pending) {
     result = carry_out_well(op);
   } else {
     ++counts_.errors;
-    done.code = Code::kUnavailable;
-    done.sys_errno = EIO;
-    if (op.kind == OpKind::kWrite) result = change_in_part(op);
+    done.code = pending.no_space ? Code::kExhausted : Code::kUnavailable;
+    done.sys_errno = pending.no_space ? ENOSPC : EIO;
+    if (writes(op.kind)) result = change_in_part(op);
     if (op.kind == OpKind::kFlush) {
       result = keep_a_part(cache_.changes(), CutKind::kAny);
       cache_.clear();
@@ -60,7 +60,7 @@ Result<Change> FaultMedium::change_of(const BlockOp& op) {
   Change change;
   change.offset = op.offset;
   change.bytes = op.bytes();
-  if (op.kind == OpKind::kDiscard) return change;
+  if (op.kind != OpKind::kWrite) return change;
   LARDER_ASSIGN(change.data, AlignedBuffer::create(change.bytes, alignment()));
   std::byte* to = change.data.data();
   for (const Piece& piece : op.pieces) {
@@ -71,13 +71,12 @@ Result<Change> FaultMedium::change_of(const BlockOp& op) {
 }
 
 Result<void> FaultMedium::change(const BlockOp& op) {
-  const bool is_write = op.kind == OpKind::kWrite;
-  if (is_write && chance(options_.lost_write)) {
+  if (writes(op.kind) && chance(options_.lost_write)) {
     ++counts_.lost;
     return {};
   }
   LARDER_ASSIGN(Change change, change_of(op));
-  if (is_write && chance(options_.rot)) {
+  if (op.kind == OpKind::kWrite && chance(options_.rot)) {
     change.data.data()[random_() % change.bytes] ^= static_cast<std::byte>(1U << random_() % 8);
     ++counts_.rotten;
   }
@@ -149,8 +148,7 @@ Result<void> FaultMedium::cut(CutKind kind) {
   std::vector<const BlockOp*> flying;
   for (const Lane* lane : lanes_) {
     for (const Pending& pending : lane->pending) {
-      const bool changes = pending.op.kind == OpKind::kWrite || pending.op.kind == OpKind::kDiscard;
-      if (changes) flying.push_back(&pending.op);
+      if (changes(pending.op.kind)) flying.push_back(&pending.op);
     }
   }
   std::shuffle(flying.begin(), flying.end(), random_);

@@ -175,6 +175,8 @@ Result<Geometry> geometry_of(const FileDeviceOptions& options, const fileio::Fil
   geometry.optimal_bytes = kOptimalBytes;
   geometry.discard_bytes = geometry.block_bytes;
   geometry.discard_zeroes = true;
+  // Where they are written from memory, it is zeroes().
+  if (geometry.memory_alignment <= kZeroesAlignment) geometry.zeroes_max = FileDevice::kZeroesMax;
   if (geometry.blocks == 0 || geometry.bytes() < options.bytes_min) {
     return refuse(options.path, "it has " + std::to_string(bytes) + " bytes, at least " +
                                     std::to_string(std::max<std::uint64_t>(options.bytes_min,
@@ -218,16 +220,39 @@ Result<std::shared_ptr<FileDevice>> FileDevice::open(const FileDeviceOptions& op
                                                  options.bytes && options.reserve);
   auto books = std::make_shared<DeviceBooks>(geometry, std::move(identity), options.health);
   const MakeBackend make = options.make_backend ? options.make_backend : fileio::best_backend;
-  return std::shared_ptr<FileDevice>(new FileDevice(std::move(books), std::move(state), make));
+  return std::shared_ptr<FileDevice>(
+      new FileDevice(std::move(books), std::move(state), make, options.health));
 }
 
 FileDevice::FileDevice(std::shared_ptr<DeviceBooks> books, std::shared_ptr<FileDeviceState> state,
-                       MakeBackend make_backend)
+                       MakeBackend make_backend, const HealthLimits& health)
     : BlockDevice(std::move(books)),
       state_(std::move(state)),
-      make_backend_(std::move(make_backend)) {}
+      make_backend_(std::move(make_backend)),
+      health_limits_(health) {}
 
 FileDevice::~FileDevice() = default;
+
+Result<std::uint64_t> FileDevice::bytes_now() const {
+  LARDER_ASSIGN(const std::uint64_t bytes, state_->file().size());
+  return bytes / geometry().block_bytes * geometry().block_bytes;
+}
+
+Result<std::shared_ptr<FileDevice>> FileDevice::grown() const {
+  const Health now = health();
+  if (now.state == HealthState::kFailed) {
+    return fail(Code::kUnavailable,
+                "block device " + identity().name + " has failed: " + now.reason);
+  }
+  LARDER_ASSIGN(const std::uint64_t bytes, bytes_now());
+  Geometry larger = geometry();
+  if (bytes <= larger.bytes()) return refuse(identity().name, "it has not grown");
+  larger.blocks = bytes / larger.block_bytes;
+  LARDER_TRY(check(larger));
+  auto grown = std::make_shared<DeviceBooks>(larger, identity(), health_limits_);
+  return std::shared_ptr<FileDevice>(
+      new FileDevice(std::move(grown), state_, make_backend_, health_limits_));
+}
 
 Result<std::unique_ptr<BlockQueue>> FileDevice::make_queue(std::size_t depth) {
   LARDER_ASSIGN(auto backend, make_backend_(std::max(depth, kBackendDepthMin)));

@@ -10,6 +10,9 @@
 // Discard frees the blocks of a file (a hole), or, where the file was reserved, marks them as not
 // written, so that the space stays its own; on a raw device it is BLKDISCARD.
 //
+// Zeroes are written by marking the blocks of a file as not written (they may take space, as a
+// write does), where the file system can, else from memory; on a raw device it is BLKZEROOUT.
+//
 // A queue that is destroyed while the disk hangs: as fileio::FileQueue, which gives it ten seconds,
 // then logs that callers' memory may still be touched.
 #pragma once
@@ -48,6 +51,7 @@ class FileDeviceState;
 class FileDevice final : public BlockDevice {
  public:
   static constexpr std::uint64_t kTransferMax = 1ULL << 30U;
+  static constexpr std::uint64_t kZeroesMax = 64ULL << 20U;
   static constexpr std::size_t kBuffersMax = 1024;  // that are known at a time
 
   // The device is locked until it and its last queue are gone. A file that was created and could
@@ -61,6 +65,14 @@ class FileDevice final : public BlockDevice {
   static Result<std::shared_ptr<FileDevice>> open(const FileDeviceOptions& options);
   ~FileDevice() override;
 
+  // Bytes that the file or disk has by now, in whole blocks; geometry() stays what it was. Blocks
+  // of a file that was cut short end reads with kConflict. Errors as fileio::File::size().
+  Result<std::uint64_t> bytes_now() const;
+  // The same as another device, with the size that it has by now; one lock holds it for both, and a
+  // flush of either covers what either wrote. kUnavailable: this one has failed.
+  // kInvalidArgument: it is not larger. Errors of bytes_now().
+  Result<std::shared_ptr<FileDevice>> grown() const;
+
   bool add_buffer(std::span<std::byte> memory) override;
   void remove_buffer(std::span<std::byte> memory) override;
 
@@ -68,11 +80,12 @@ class FileDevice final : public BlockDevice {
 
  private:
   FileDevice(std::shared_ptr<DeviceBooks> books, std::shared_ptr<FileDeviceState> state,
-             MakeBackend make_backend);
+             MakeBackend make_backend, const HealthLimits& health);
   Result<std::unique_ptr<BlockQueue>> make_queue(std::size_t depth) override;
 
   std::shared_ptr<FileDeviceState> state_;
   const MakeBackend make_backend_;
+  const HealthLimits health_limits_;
 };
 
 }  // namespace larder::block

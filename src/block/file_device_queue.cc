@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <deque>
 
+#include "block/file_device.h"
 #include "block/file_device_state.h"
 #include "fileio/file_errors.h"
 
@@ -51,7 +52,11 @@ class FileBlockQueue final : public BlockQueue {
   };
 
   Result<void> begin(std::uint32_t number, const BlockOp& op);
+  Result<void> move(std::uint32_t number, fileio::FileOpKind kind, std::uint64_t offset,
+                    const Piece& piece);
   void discard(std::uint32_t number);
+  Result<void> write_zeroes(std::uint32_t number);
+  void settle(std::uint32_t number, int error);
   void end(std::uint32_t number);
   void reap();
   void note(std::span<const fileio::FileDone> done);
@@ -70,6 +75,8 @@ Result<void> FileBlockQueue::take(const BlockOp& op) {
   slots_[number] = {{op.tag, Code::kOk, 0, op.kind, op.offset, op.bytes(), op.trace_id}, 0};
   if (op.kind == OpKind::kDiscard) {
     discard(number);
+  } else if (op.kind == OpKind::kWriteZeroes) {
+    LARDER_TRY(write_zeroes(number));
   } else {
     LARDER_TRY(begin(number, op));
   }
@@ -88,24 +95,54 @@ Result<void> FileBlockQueue::begin(std::uint32_t number, const BlockOp& op) {
       op.kind == OpKind::kRead ? fileio::FileOpKind::kRead : fileio::FileOpKind::kWrite;
   std::uint64_t offset = op.offset;
   for (const Piece& piece : op.pieces) {
-    const auto taken =
-        queue_->submit({kind, &state_->file(), offset, piece.data, piece.bytes, number});
-    if (!taken && slot.parts == 0) return fail(taken.error());
-    // The file queue broke in between: what it has must end before this may.
-    if (!taken) {
-      slot.done.code = Code::kUnavailable;
-      return {};
-    }
-    ++slot.parts;
+    LARDER_TRY(move(number, kind, offset, piece));
+    if (!slot.done.ok()) break;
     offset += piece.bytes;
+  }
+  return {};
+}
+
+// An error only of the first part. Should the file queue break later, then what it has of the
+// operation must end before the operation may.
+Result<void> FileBlockQueue::move(std::uint32_t number, fileio::FileOpKind kind,
+                                  std::uint64_t offset, const Piece& piece) {
+  Slot& slot = slots_[number];
+  const auto taken =
+      queue_->submit({kind, &state_->file(), offset, piece.data, piece.bytes, number});
+  if (!taken && slot.parts == 0) return fail(taken.error());
+  if (taken) {
+    ++slot.parts;
+  } else {
+    slot.done.code = Code::kUnavailable;
   }
   return {};
 }
 
 // The file core has no such operation. It is rare, and quick where it only changes extents.
 void FileBlockQueue::discard(std::uint32_t number) {
+  const BlockDone& done = slots_[number].done;
+  settle(number, state_->discard(done.offset, done.bytes));
+}
+
+Result<void> FileBlockQueue::write_zeroes(std::uint32_t number) {
+  static_assert(FileDevice::kZeroesMax <= kPiecesMax << 20U);
+  Slot& slot = slots_[number];
+  const int error = state_->zero(slot.done.offset, slot.done.bytes);
+  if (error != EOPNOTSUPP) {
+    settle(number, error);
+    return {};
+  }
+  const std::span<std::byte> from = zeroes();
+  for (std::uint64_t at = 0; at < slot.done.bytes && slot.done.ok(); at += from.size()) {
+    const std::size_t part = std::min<std::uint64_t>(from.size(), slot.done.bytes - at);
+    LARDER_TRY(
+        move(number, fileio::FileOpKind::kWrite, slot.done.offset + at, {from.data(), part}));
+  }
+  return {};
+}
+
+void FileBlockQueue::settle(std::uint32_t number, int error) {
   BlockDone& done = slots_[number].done;
-  const int error = state_->discard(done.offset, done.bytes);
   if (error != 0) {
     done.code = error == EOPNOTSUPP ? Code::kUnsupported : fileio::code_of_errno(error);
     done.sys_errno = error;
@@ -134,6 +171,8 @@ void FileBlockQueue::note(std::span<const fileio::FileDone> done) {
       slot.done.code = one.code;
       slot.done.sys_errno = one.sys_errno;
     }
+    const bool lost = !one.ok() && one.code != Code::kCancelled;
+    if (lost && slot.done.kind == OpKind::kFlush) state_->note_flush_failed();
     if (--slot.parts == 0) end(number);
   }
 }
@@ -141,7 +180,12 @@ void FileBlockQueue::note(std::span<const fileio::FileDone> done) {
 std::size_t FileBlockQueue::give(std::span<BlockDone> into) {
   std::size_t count = 0;
   for (; count < into.size() && !ended_.empty(); ended_.pop_front()) {
-    into[count++] = slots_[ended_.front()].done;
+    BlockDone& done = into[count++] = slots_[ended_.front()].done;
+    // It may have missed what one of another device over this file lost.
+    if (done.kind == OpKind::kFlush && done.ok() && state_->flush_failed()) {
+      done.code = Code::kUnavailable;
+      done.sys_errno = EIO;
+    }
     free_.push_back(ended_.front());
   }
   return count;

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "block/file_device.h"
@@ -18,11 +19,15 @@ int discard_device(int fd, std::uint64_t offset, std::uint64_t bytes) {
   return ::ioctl(fd, BLKDISCARD, range) == 0 ? 0 : errno;
 }
 
-int discard_file(int fd, int how, std::uint64_t offset, std::uint64_t bytes) {
+int zero_device(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  std::uint64_t range[2] = {offset, bytes};
+  return ::ioctl(fd, BLKZEROOUT, range) == 0 ? 0 : errno;
+}
+
+int change_extents(int fd, int how, std::uint64_t offset, std::uint64_t bytes) {
   int error = 0;
   do {
-    const int answer = ::fallocate(fd, how | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                                   static_cast<off_t>(bytes));
+    const int answer = ::fallocate(fd, how, static_cast<off_t>(offset), static_cast<off_t>(bytes));
     error = answer == 0 ? 0 : errno;
   } while (error == EINTR);
   return error;
@@ -34,10 +39,25 @@ int FileDeviceState::discard(std::uint64_t offset, std::uint64_t bytes) const {
   const int fd = file_.buffered_fd();
   if (file_.is_device()) return discard_device(fd, offset, bytes);
   if (reserved_) {
-    const int error = discard_file(fd, FALLOC_FL_ZERO_RANGE, offset, bytes);
+    const int error = change_extents(fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, offset, bytes);
     if (error != EOPNOTSUPP) return error;
   }
-  return discard_file(fd, FALLOC_FL_PUNCH_HOLE, offset, bytes);
+  return change_extents(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, bytes);
+}
+
+// Of a file that was cut short it makes the old size again, as a write would.
+int FileDeviceState::zero(std::uint64_t offset, std::uint64_t bytes) {
+  if (cannot_zero_.load(std::memory_order_relaxed)) return EOPNOTSUPP;
+  const int fd = file_.buffered_fd();
+  const int error = file_.is_device() ? zero_device(fd, offset, bytes)
+                                      : change_extents(fd, FALLOC_FL_ZERO_RANGE, offset, bytes);
+  if (error == EOPNOTSUPP) cannot_zero_.store(true, std::memory_order_relaxed);
+  return error;
+}
+
+std::span<std::byte> zeroes() noexcept {
+  alignas(kZeroesAlignment) static std::array<std::byte, 1U << 20U> bytes{};
+  return bytes;
 }
 
 Result<void> FileDeviceState::enter(fileio::FileQueue* queue) {

@@ -2,6 +2,7 @@
 // What a FileDevice and its queues share.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,6 +14,10 @@
 
 namespace larder::block {
 
+// Zeros to write from, which take no memory until somebody writes to them, which nobody may.
+inline constexpr std::uint32_t kZeroesAlignment = 4096;
+std::span<std::byte> zeroes() noexcept;
+
 // Any thread.
 class FileDeviceState {
  public:
@@ -20,8 +25,13 @@ class FileDeviceState {
       : lock_(std::move(lock)), file_(std::move(file)), reserved_(reserved) {}
 
   const fileio::File& file() const noexcept { return file_; }
-  // Blocks; see kDiscard. 0, or an errno.
+  // See kDiscard and kWriteZeroes; both block. 0, or an errno. EOPNOTSUPP of zero(): write them.
   int discard(std::uint64_t offset, std::uint64_t bytes) const;
+  int zero(std::uint64_t offset, std::uint64_t bytes);
+
+  // The kernel tells of lost writes once, and there may be several devices (FileDevice::grown()).
+  void note_flush_failed() noexcept { flush_failed_.store(true); }
+  bool flush_failed() const noexcept { return flush_failed_.load(); }
 
   // Tells the queue of all buffers, now and later. kExhausted: kQueuesMax are there.
   Result<void> enter(fileio::FileQueue* queue);
@@ -33,6 +43,8 @@ class FileDeviceState {
   fileio::File lock_;  // never read or written: its descriptor holds the lock
   fileio::File file_;
   const bool reserved_;
+  std::atomic<bool> cannot_zero_{false};
+  std::atomic<bool> flush_failed_{false};
   // Guards the lists. Held while queues are told, although that asks the kernel: a queue that came
   // or went meanwhile would keep memory pinned that is not there any more. Not on the path of I/O.
   std::mutex mutex_;

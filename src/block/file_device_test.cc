@@ -188,6 +188,29 @@ TEST_F(FileDeviceTest, AFileThatWasCutShortFailsReadsAndDegrades) {
   EXPECT_EQ(device->health().errors, 1U);
 }
 
+TEST_F(FileDeviceTest, OneThatHasGrownIsAnotherDeviceOfTheSameFile) {
+  const auto device = take_value(FileDevice::open(options()));
+  const auto queue = queue_of(*device);
+  EXPECT_EQ(device->bytes_now().value(), kBytes);
+  EXPECT_EQ(code_of(device->grown()), Code::kInvalidArgument);
+  std::filesystem::resize_file(directory_.file("device"), kBytes + 8192 + 100);
+  EXPECT_EQ(device->bytes_now().value(), kBytes + 8192);
+  const auto larger = take_value(device->grown());
+  EXPECT_EQ(larger->geometry().bytes(), kBytes + 8192);
+  EXPECT_EQ(larger->identity().id, device->identity().id);
+  EXPECT_EQ(device->geometry().bytes(), kBytes);
+  const auto other = queue_of(*larger);
+  AlignedBuffer out = buffer_of(8192, std::byte{7});
+  ASSERT_TRUE(write_all(*other, kBytes, out.span()));
+  ASSERT_TRUE(write_all(*other, 0, out.span()));
+  EXPECT_TRUE(all_are(contents(*device, 0, 8192).span(), std::byte{7}));
+  EXPECT_EQ(code_of(write_all(*queue, kBytes, out.span())), Code::kInvalidArgument);
+  EXPECT_EQ(code_of(FileDevice::open(options())), Code::kConflict);
+  std::filesystem::resize_file(directory_.file("device"), kBytes / 2);
+  EXPECT_EQ(device->bytes_now().value(), kBytes / 2);
+  EXPECT_EQ(code_of(device->grown()), Code::kInvalidArgument);
+}
+
 MakeBackend failing(double eio) {
   return [eio](std::size_t depth) -> Result<std::unique_ptr<fileio::IoBackend>> {
     LARDER_ASSIGN(auto pool, fileio::PoolBackend::create({.depth = depth, .threads = 0}));

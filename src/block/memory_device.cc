@@ -56,7 +56,7 @@ class MemoryDevice::Queue final : public BlockQueue {
   void carry_out(const BlockOp& op) {
     const std::lock_guard lock(medium_->mutex);
     std::byte* at = medium_->bytes.data() + op.offset;
-    if (op.kind == OpKind::kDiscard) std::memset(at, 0, op.discard_bytes);
+    if (op.pieces.empty() && op.kind != OpKind::kFlush) std::memset(at, 0, op.range_bytes);
     for (const Piece& piece : op.pieces) {
       if (op.kind == OpKind::kRead) {
         std::memcpy(piece.data, at, piece.bytes);
@@ -82,6 +82,7 @@ Result<std::shared_ptr<MemoryDevice>> MemoryDevice::create(const MemoryDeviceOpt
   geometry.optimal_bytes = options.block_bytes;
   geometry.discard_bytes = options.block_bytes;
   geometry.discard_zeroes = true;
+  geometry.zeroes_max = geometry.bytes();
   geometry.volatile_cache = false;
   LARDER_TRY(check(geometry));
   auto medium = std::make_shared<Medium>();

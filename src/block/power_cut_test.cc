@@ -19,7 +19,9 @@ constexpr std::uint32_t kBlock = 4096;
 constexpr std::uint32_t kSector = 512;
 constexpr std::uint64_t kPerBlock = kBlock / kSector;
 
-// What a sector holds after write number `version`; of 0, which is also a discard, zeros.
+constexpr OpKind kZeroing[] = {OpKind::kDiscard, OpKind::kWriteZeroes};
+
+// What a sector holds after write number `version`; of 0, which is also either of these, zeros.
 void stamp(std::byte* sector, std::uint64_t index, std::uint64_t version) {
   for (std::uint64_t i = 0; i < kSector / 8; ++i) {
     const std::uint64_t word = version == 0 ? 0 : version << 32U | index << 8U | i;
@@ -79,7 +81,8 @@ class Load {
   bool begin() {
     Job job;
     const std::uint64_t what = random_() % 10;
-    job.kind = what < 2 ? OpKind::kFlush : what < 3 ? OpKind::kDiscard : OpKind::kWrite;
+    job.kind = OpKind::kWrite;
+    if (what < 4) job.kind = what < 2 ? OpKind::kFlush : kZeroing[what - 2];
     const std::uint64_t block = random_() % kBlocks;
     job.first = block * kPerBlock;
     job.count = (1 + random_() % std::min<std::uint64_t>(kBlocks - block, 4)) * kPerBlock;
@@ -103,7 +106,8 @@ class Load {
     op.kind = job.kind;
     op.offset = job.first * kSector;
     op.tag = jobs_.size() - 1;
-    if (job.kind == OpKind::kDiscard) op.discard_bytes = job.count * kSector;
+    const bool zeroes = job.kind == OpKind::kDiscard || job.kind == OpKind::kWriteZeroes;
+    if (zeroes) op.range_bytes = job.count * kSector;
     if (job.kind == OpKind::kWrite) {
       job.memory = buffer_of(job.count * kSector);
       for (std::uint64_t i = 0; i < job.count; ++i) {

@@ -13,11 +13,11 @@
 
 namespace larder::block {
 
-// A write, or a discard, which writes zeros.
+// A write, or a discard or write of zeroes, which have no data.
 struct Change {
   std::uint64_t offset = 0;  // bytes
   std::uint64_t bytes = 0;
-  AlignedBuffer data;  // of a discard: nothing
+  AlignedBuffer data;  // of zeros: nothing
 
   bool zeros() const noexcept { return data.size() == 0; }
 };

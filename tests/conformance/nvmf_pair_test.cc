@@ -154,6 +154,45 @@ TEST_F(NvmfPairTest, UnflushedWritesFailTheNextFlushWhenTheTargetWasGone) {
   EXPECT_EQ(device->health().state, HealthState::kFailed);
 }
 
+TEST_F(NvmfPairTest, UnflushedZeroesCountAsWrites) {
+  const std::shared_ptr<block::BlockDevice> cached =
+      take_value(block::FaultDevice::create(medium_, {}));
+  serve({on(cached)});
+  const auto device = take_value(NvmeDevice::open(options()));
+  const auto queue = block::queue_of(*device);
+  ASSERT_TRUE(block::write_zeroes(*queue, 0, 4096));
+  target_.reset();
+  serve({on(cached)});
+  auto in = block::buffer_of(4096);
+  ASSERT_TRUE(block::read_all(*queue, 0, in.span()));
+  EXPECT_FALSE(block::flush(*queue));
+}
+
+// Linux's target over TCP says no MDTS; ours does.
+TEST_F(NvmfPairTest, WhatIsBeyondMdtsTravelsInParts) {
+  TargetOptions narrow;
+  narrow.listen.port = 0;
+  narrow.nqn = kNqn;
+  narrow.transfer_max = 16384;
+  target_ = take_value(Target::create(narrow, {ram(kBytes)}));
+  const auto device = take_value(NvmeDevice::open(options()));
+  const auto queue = block::queue_of(*device);
+  auto out = block::buffer_of(20 * 16384 + 4096);
+  std::mt19937_64 random(8);
+  block::fill_random(out.span(), random);
+  const block::Piece whole = block::Piece::from(out.span());
+  ASSERT_TRUE(queue->submit(block::BlockOp::write(4096, {&whole, 1})));  // one operation
+  ASSERT_TRUE(block::wait_for(*queue, 1).at(0).ok());
+  EXPECT_EQ(target_->stats().writes, 21U);
+  auto in = block::buffer_of(out.size());
+  const block::Piece into{in.data(), in.size()};
+  ASSERT_TRUE(queue->submit(block::BlockOp::read(4096, {&into, 1})));
+  ASSERT_TRUE(block::wait_for(*queue, 1).at(0).ok());
+  EXPECT_EQ(target_->stats().reads, 21U);
+  EXPECT_EQ(std::memcmp(in.data(), out.data(), out.size()), 0);
+  EXPECT_EQ(target_->stats().errors, 0U);
+}
+
 TEST_F(NvmfPairTest, ChangesOfTheNamespaceAreHeardOf) {
   serve({ram(kBytes)});
   const auto grown = take_value(NvmeDevice::open(options()));

@@ -244,6 +244,58 @@ TEST_F(NvmfFaults, AFileThatShrankIsNotTheSame) {
   EXPECT_TRUE(contains(words(read), kNqn)) << words(read);
 }
 
+TEST_F(NvmfFaults, AFileThatGrewIsServedSoAndHostsAreTold) {
+  serve(file("grows"));
+  const auto device = attach();
+  const auto queue = block::queue_of(*device);
+  AlignedBuffer out = random_blocks(4, 6);
+  ASSERT_TRUE(block::write_all(*queue, 0, out.span()));
+  ASSERT_EQ(::truncate(dir().file("grows").c_str(), 24 << 20), 0);
+  target().signal(SIGHUP);
+  EXPECT_TRUE(within(30 * env::kSecond, [&] { return device->nvme_stats().events > 0; }))
+      << target().log();
+  EXPECT_TRUE(contains(target().log(), "has grown from 16777216 bytes to 25165824"))
+      << target().log();
+  // Whoever has it goes on with what he knows; whoever comes sees all.
+  EXPECT_TRUE(holds(*queue, 0, out.span()));
+  EXPECT_TRUE(block::flush(*queue));
+  EXPECT_EQ(device->health().state, HealthState::kHealthy);
+  EXPECT_EQ(device->geometry().bytes(), 16U << 20U);
+  const auto anew = attach();
+  ASSERT_EQ(anew->geometry().bytes(), 24U << 20U);
+  EXPECT_EQ(anew->identity().id, device->identity().id);
+  const auto other = block::queue_of(*anew);
+  EXPECT_TRUE(block::write_all(*other, 20U << 20U, out.span()));
+  EXPECT_TRUE(block::flush(*other));
+  EXPECT_TRUE(holds(*other, 0, out.span()));
+  target().signal(SIGHUP);  // nothing is new
+  target().signal(SIGHUP);
+  EXPECT_TRUE(holds(*other, 20U << 20U, out.span()));
+  EXPECT_EQ(target().stop(), 0);
+}
+
+TEST_F(NvmfFaults, AFileThatShrinksWhileItIsServedKeepsItsSizeAndSaysErrors) {
+  serve(file("shrinks"));
+  NvmeDeviceOptions how = options();
+  how.health.fail_after = 1000;
+  const auto device = attach(how);
+  const auto queue = block::queue_of(*device);
+  AlignedBuffer out = random_blocks(4, 7);
+  ASSERT_TRUE(block::write_all(*queue, 0, out.span()));
+  ASSERT_TRUE(block::write_all(*queue, 12U << 20U, out.span()));
+  ASSERT_EQ(::truncate(dir().file("shrinks").c_str(), 8 << 20), 0);
+  target().signal(SIGHUP);
+  EXPECT_TRUE(within(30 * env::kSecond, [&] { return contains(target().log(), "has shrunk"); }))
+      << target().log();
+  AlignedBuffer in = block::buffer_of(out.size());
+  const auto read = block::read_all(*queue, 12U << 20U, in.span());
+  EXPECT_FALSE(read) << "zeros, or others' bytes, would be wrong";
+  EXPECT_TRUE(holds(*queue, 0, out.span()));
+  EXPECT_EQ(attach()->geometry().bytes(), 16U << 20U);
+  EXPECT_EQ(device->nvme_stats().events, 0U);
+  EXPECT_EQ(target().stop(), 0);
+}
+
 TEST_F(NvmfFaults, AThousandConnectionsAreServedAndForgotten) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);

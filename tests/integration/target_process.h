@@ -23,9 +23,12 @@ class TargetProcess {
   // Starts it on the same port as ever; true when it serves.
   bool start() {
     apps::ChildOptions child;
-    child.program = LARDER_PROGRAM;
-    child.arguments = {"target", "--listen", "127.0.0.1:" + std::to_string(port_)};
-    child.arguments.insert(child.arguments.end(), arguments_.begin(), arguments_.end());
+    std::vector<std::string> words{LARDER_PROGRAM, "target", "--listen",
+                                   "127.0.0.1:" + std::to_string(port_)};
+    words.insert(words.end(), arguments_.begin(), arguments_.end());
+    if (!launcher_.empty()) words.insert(words.begin(), {"/bin/sh", "-c", launcher_, "sh"});
+    child.program = words.front();
+    child.arguments.assign(words.begin() + 1, words.end());
     child.output_file = dir_.file("target.log");
     auto started = apps::ChildProcess::start(child);
     if (!started) return false;
@@ -37,6 +40,10 @@ class TargetProcess {
   // What it exports from the next start on.
   void set_arguments(std::vector<std::string> arguments) { arguments_ = std::move(arguments); }
 
+  // Shell commands that its next start goes through; they end with: exec "$@".
+  void set_launcher(std::string commands) { launcher_ = std::move(commands); }
+
+  pid_t pid() const { return child_->pid(); }
   void signal(int number) const { ::kill(child_->pid(), number); }
   // SIGSTOP, and returns when every thread of it stands still.
   void freeze() const {
@@ -88,6 +95,7 @@ class TargetProcess {
 
   Directory dir_;
   std::vector<std::string> arguments_;
+  std::string launcher_;
   std::uint16_t port_;
   std::optional<apps::ChildProcess> child_;
 };

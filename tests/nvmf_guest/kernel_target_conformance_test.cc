@@ -55,13 +55,15 @@ class KernelStage final : public DeviceStage {
 };
 
 DeviceUnderTest kernel(std::string name, const Wanted& wanted) {
-  return {std::move(name), [wanted]() -> std::unique_ptr<DeviceStage> {
+  return {std::move(name),
+          [wanted]() -> std::unique_ptr<DeviceStage> {
             GuestProcess* const guest = SharedGuest::get();
             if (guest != nullptr) return std::make_unique<KernelStage>(*guest, wanted);
             EXPECT_TRUE(SharedGuest::impossible()) << SharedGuest::why_not();
             std::cout << SharedGuest::why_not() << "\n";
             return nullptr;
-          }};
+          },
+          wanted.file};  // its tmpfs cannot zero a range
 }
 
 std::vector<DeviceUnderTest> devices() {

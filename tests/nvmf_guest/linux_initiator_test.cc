@@ -137,6 +137,33 @@ TEST_F(LinuxInitiator, UnderstandsWhatIsIdentified) {
   disconnect();
 }
 
+// Linux looks at the namespace again when it is told that it changed, and only then.
+TEST_F(LinuxInitiator, SeesAFileGrow) {
+  const integration::Directory dir;
+  serve({"--file", dir.file("grows") + ":16MiB"});
+  const std::string path = connect();
+  const std::string size = "cat /sys/block/" + path.substr(path.rfind('/') + 1) + "/size";
+  EXPECT_EQ(guest().must(size), "32768\n");
+  ASSERT_EQ(::truncate(dir.file("grows").c_str(), 24 << 20), 0);
+  target().signal(SIGHUP);
+  guest().must("for i in $(seq 100); do [ $(" + size + ") = 49152 ] && exit; sleep 0.1; done; " +
+               size + "; exit 1");
+  guest().must(
+      "dd if=/dev/urandom of=/tmp/new bs=4096 count=1 2>/dev/null; "
+      "dd if=/tmp/new of=" +
+      path +
+      " bs=4096 seek=6143 conv=fsync 2>/dev/null && "
+      "echo 3 >/proc/sys/vm/drop_caches && "
+      "dd if=" +
+      path + " bs=4096 skip=6143 2>/dev/null | cmp - /tmp/new");
+  // It grows again: the event was taken, so that the next is told, too.
+  ASSERT_EQ(::truncate(dir.file("grows").c_str(), 32 << 20), 0);
+  target().signal(SIGHUP);
+  guest().must("for i in $(seq 100); do [ $(" + size +
+               ") = 65536 ] && exit; sleep 0.1; done; exit 1");
+  disconnect();
+}
+
 TEST_F(LinuxInitiator, FlushesDiscardsAndWritesZeroes) {
   serve({"--ram", "16MiB"});
   const std::string path = connect();

@@ -19,6 +19,7 @@ struct Association {
   PairOptions io;            // of an I/O queue, but for its number
   std::uint16_t queues = 0;  // I/O queues granted
   std::uint32_t command_bytes_max = 0;
+  std::uint64_t zeroes_bytes_max = 0;  // of one Write Zeroes
   std::atomic<bool> lost{false};
 };
 

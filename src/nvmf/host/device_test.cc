@@ -78,6 +78,59 @@ TEST_F(NvmeDeviceTest, ObeysEveryLimit) {
   EXPECT_EQ(target.reads, 8);
 }
 
+// MDTS is no limit of theirs, says the specification; there are controllers that have no more.
+TEST_F(NvmeDeviceTest, WritesZeroesWithinMdtsAndWithoutDeallocating) {
+  FakeSelf self;
+  self.controller.mdts = 2;  // 16 KiB
+  FakeTarget target(self);
+  const auto device = open(target);
+  std::atomic<int> commands{0};
+  target.on_io([&](FakeConnection&, const FakePdu& pdu) {
+    const Command command = pdu.command();
+    if (command.opcode != static_cast<std::uint8_t>(IoOpcode::kWriteZeroes)) return false;
+    ++commands;
+    EXPECT_LE(command.blocks(), 4U);
+    EXPECT_EQ(command.cdw12 & kDeallocate, 0U);
+    return false;
+  });
+  const auto queue = queue_of(*device);
+  std::fill_n(target.memory.begin(), 16 * 4096, std::byte{7});
+  ASSERT_TRUE(block::write_zeroes(*queue, 4096, 10 * 4096));
+  EXPECT_EQ(commands, 3);
+  const auto memory = std::span(target.memory);
+  EXPECT_TRUE(block::all_are(memory.first(4096), std::byte{7}));
+  EXPECT_TRUE(block::all_are(memory.subspan(4096, 10 * 4096), std::byte{0}));
+  EXPECT_TRUE(block::all_are(memory.subspan(11 * 4096, 5 * 4096), std::byte{7}));
+}
+
+// It says that it can, and finds out that its file system cannot.
+TEST_F(NvmeDeviceTest, AZeroesCommandThatIsRefusedIsUnsupportedAndNoFault) {
+  FakeTarget target;
+  const auto device = open(target);
+  target.on_io([&](FakeConnection& at, const FakePdu& pdu) {
+    const Command command = pdu.command();
+    if (command.opcode == static_cast<std::uint8_t>(IoOpcode::kFlush)) return false;
+    at.respond(command.cid, refused(Sc::kInvalidOpcode));
+    return true;
+  });
+  const auto queue = queue_of(*device);
+  EXPECT_EQ(block::code_of(block::write_zeroes(*queue, 0, 4096)), Code::kUnsupported);
+  EXPECT_EQ(device->health().state, block::HealthState::kHealthy);
+  auto in = buffer_of(4096);
+  EXPECT_EQ(block::code_of(block::read_all(*queue, 0, in.span())), Code::kUnavailable);
+  EXPECT_EQ(device->health().errors, 1U);
+}
+
+TEST_F(NvmeDeviceTest, WritesNoZeroesWhereTheControllerCannot) {
+  FakeSelf self;
+  self.controller.oncs = kOncsDsm;
+  FakeTarget target(self);
+  const auto device = open(target);
+  EXPECT_EQ(device->geometry().zeroes_max, 0U);
+  const auto queue = queue_of(*device);
+  EXPECT_EQ(block::code_of(block::write_zeroes(*queue, 0, 4096)), Code::kUnsupported);
+}
+
 TEST_F(NvmeDeviceTest, DigestsGoBothWays) {
   FakeTarget target;
   NvmeDeviceOptions options = target.options();

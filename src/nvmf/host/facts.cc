@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint16_t kAdminEntries = 32;
 constexpr std::uint64_t kTransferMax = 256ULL << 20U;  // of one operation
+constexpr std::uint64_t kZeroesMax = 1ULL << 30U;      // so
 constexpr std::uint32_t kOptimalBytes = 128U << 10U;   // what half the bar of 1 MiB needs
 constexpr std::uint32_t kSectorBytes = 512;
 constexpr std::size_t kListedMax = 8;                       // namespaces in an error
@@ -109,6 +110,7 @@ Result<block::Geometry> geometry_of(const ControllerFacts& controller,
         std::uint64_t{std::max(1U, facts.shape.deallocate_blocks)} * out.block_bytes;
     out.discard_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(said, 1U << 30U));
   }
+  if (controller.limits.write_zeroes) out.zeroes_max = kZeroesMax;
   out.volatile_cache = controller.limits.volatile_cache;
   const auto sound = block::check(out);
   if (!sound) {
@@ -145,6 +147,13 @@ std::uint32_t command_bytes_max(const ControllerFacts& controller, const Namespa
   return static_cast<std::uint32_t>(std::max(most / block, std::uint64_t{1}) * block);
 }
 
+std::uint64_t zeroes_bytes_max(const ControllerFacts& controller, const NamespaceFacts& facts) {
+  const std::uint64_t block = facts.shape.block_bytes;
+  std::uint64_t most = kRangeBlocksMax * block;
+  if (controller.limits.transfer_max > 0) most = std::min(most, controller.limits.transfer_max);
+  return std::max(most / block, std::uint64_t{1}) * block;
+}
+
 std::string what_changed(const block::Geometry& before, const block::Identity& known,
                          const block::Geometry& now, const block::Identity& found) {
   if (known.id != found.id) {
@@ -169,6 +178,7 @@ std::string what_changed(const block::Geometry& before, const block::Identity& k
     return "discarded blocks do not read as zeros any more";
   }
   if (before.discard_bytes > 0 && now.discard_bytes == 0) return "it cannot discard any more";
+  if (before.zeroes_max > 0 && now.zeroes_max == 0) return "it cannot write zeroes any more";
   return {};
 }
 

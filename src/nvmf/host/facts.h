@@ -53,6 +53,10 @@ block::Identity identity_of(const NvmeUrl& url, const ControllerFacts& controlle
 std::uint32_t command_bytes_max(const ControllerFacts& controller, const NamespaceFacts& facts,
                                 std::uint32_t limit);
 
+// Bytes of one Write Zeroes at most: the width of the command's field, and MDTS. That is not of
+// commands without data, but there are controllers that do not do more at a time.
+std::uint64_t zeroes_bytes_max(const ControllerFacts& controller, const NamespaceFacts& facts);
+
 // How a namespace is no more what it was, in words; empty: it is. One that has grown is.
 std::string what_changed(const block::Geometry& before, const block::Identity& known,
                          const block::Geometry& now, const block::Identity& found);

@@ -5,7 +5,12 @@
 
 namespace larder::nvmf {
 
-Fate fate_of(const Status& status) noexcept {
+Fate fate_of(const Status& status, block::OpKind kind) noexcept {
+  const bool optional = kind == block::OpKind::kWriteZeroes || kind == block::OpKind::kDiscard;
+  // 1/83h: of I/O commands "command size limit exceeded"; Linux calls it "ONCS not supported".
+  const bool has_none =
+      status.code == Sc::kInvalidOpcode || status.code == Sc::kConnectRestartDiscovery;
+  if (optional && has_none) return {Code::kUnsupported, EOPNOTSUPP};
   switch (status.code) {
     case Sc::kLbaOutOfRange:
     case Sc::kInvalidNamespace:

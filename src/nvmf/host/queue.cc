@@ -85,6 +85,7 @@ Request NvmeQueue::next_request(Op& op) {
   const std::uint64_t left = op.total - op.planned;
   const std::uint64_t offset = op.done.offset + op.planned;
   if (op.done.kind == block::OpKind::kDiscard) return discard_request(op, offset, left);
+  if (op.done.kind == block::OpKind::kWriteZeroes) return zeroes_request(op, offset, left, false);
   const std::uint32_t block = geometry().block_bytes;
   const auto bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(left, connection_.association->command_bytes_max));
@@ -98,18 +99,24 @@ Request NvmeQueue::next_request(Op& op) {
   return out;
 }
 
+Request NvmeQueue::zeroes_request(Op& op, std::uint64_t offset, std::uint64_t left,
+                                  bool deallocate) {
+  const std::uint32_t block = geometry().block_bytes;
+  const std::uint64_t bytes = std::min(left, connection_.association->zeroes_bytes_max);
+  Request out;
+  out.command.nsid = state_->nsid();
+  out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
+  if (deallocate) out.command.cdw12 = kDeallocate;
+  out.command.set_range(offset / block, static_cast<std::uint32_t>(bytes / block));
+  op.planned += bytes;
+  return out;
+}
+
 Request NvmeQueue::discard_request(Op& op, std::uint64_t offset, std::uint64_t left) {
+  if (geometry().discard_zeroes) return zeroes_request(op, offset, left, true);
   const std::uint32_t block = geometry().block_bytes;
   Request out;
   out.command.nsid = state_->nsid();
-  if (geometry().discard_zeroes) {
-    const std::uint64_t blocks = std::min<std::uint64_t>(left / block, kRangeBlocksMax);
-    out.command.opcode = static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
-    out.command.cdw12 = kDeallocate;
-    out.command.set_range(offset / block, static_cast<std::uint32_t>(blocks));
-    op.planned += blocks * block;
-    return out;
-  }
   const std::uint64_t blocks = std::min(left / block, kDsmBlocksMax);
   op.range = {0, static_cast<std::uint32_t>(blocks), offset / block};
   op.range_piece = {reinterpret_cast<std::byte*>(&op.range), sizeof(op.range)};
@@ -147,7 +154,8 @@ void NvmeQueue::note(const Ended& ended) {
   if (!well && worth_another(ended, op)) return;
   --op.outstanding;
   if (!well) {
-    const Fate fate = ended.digest_wrong ? Fate{Code::kUnavailable, EIO} : fate_of(status);
+    const Fate fate =
+        ended.digest_wrong ? Fate{Code::kUnavailable, EIO} : fate_of(status, op.done.kind);
     if (op.done.ok()) {
       op.done.code = fate.code;
       op.done.sys_errno = fate.sys_errno;

@@ -34,6 +34,7 @@ class NvmeQueue final : public RemoteQueue {
   void issue();
   bool issue_one(std::uint32_t number);
   Request next_request(Op& op);
+  Request zeroes_request(Op& op, std::uint64_t offset, std::uint64_t left, bool deallocate);
   Request discard_request(Op& op, std::uint64_t offset, std::uint64_t left);
   // ---- and end
   void advance() override;

@@ -56,8 +56,7 @@ void RemoteQueue::enqueue(std::uint32_t number) {
 void RemoteQueue::finish(std::uint32_t number) {
   Op& op = op_at(number);
   block::BlockDone& done = op.done;
-  const bool changes = done.kind == block::OpKind::kWrite || done.kind == block::OpKind::kDiscard;
-  if (done.ok() && changes) state_of_.note_write(lost());
+  if (done.ok() && block::changes(done.kind)) state_of_.note_write(lost());
   if (done.kind == block::OpKind::kFlush) {
     if (state_of_.flushes().writes_lost()) {
       state_of_.fail_flush();

@@ -88,6 +88,7 @@ Result<NvmeState::Found> NvmeState::find(env::Nanos deadline) {
   association.io.in_capsule_max = in_capsule_of(out.attachment.controller);
   association.command_bytes_max =
       command_bytes_max(out.attachment.controller, out.facts, options_.command_bytes_max);
+  association.zeroes_bytes_max = zeroes_bytes_max(out.attachment.controller, out.facts);
   return out;
 }
 

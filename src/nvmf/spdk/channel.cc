@@ -137,6 +137,9 @@ int SpdkChannel::send(Command& command) {
       return spdk_nvme_ns_cmd_flush(namespace_, pair_, on_ended, &command);
     case SpdkVerb::kWriteZeroes:
       return spdk_nvme_ns_cmd_write_zeroes(namespace_, pair_, request.block, request.blocks,
+                                           on_ended, &command, 0);
+    case SpdkVerb::kZeroAndUnmap:
+      return spdk_nvme_ns_cmd_write_zeroes(namespace_, pair_, request.block, request.blocks,
                                            on_ended, &command, SPDK_NVME_IO_FLAGS_DEALLOCATE);
     case SpdkVerb::kUnmap:
       return send_range(command);

@@ -19,7 +19,14 @@ struct spdk_nvme_qpair;
 
 namespace larder::nvmf {
 
-enum class SpdkVerb : std::uint8_t { kRead, kWrite, kFlush, kWriteZeroes, kUnmap };
+enum class SpdkVerb : std::uint8_t {
+  kRead,
+  kWrite,
+  kFlush,
+  kWriteZeroes,
+  kZeroAndUnmap,  // Write Zeroes that deallocates
+  kUnmap,         // Dataset Management
+};
 
 struct SpdkRequest {
   SpdkVerb verb = SpdkVerb::kRead;

@@ -189,6 +189,23 @@ TEST_F(SpdkDeviceTest, DiscardsWithDatasetManagementWhereZeroesAreNotPromised) {
   EXPECT_EQ(seen, std::vector<FakeKind>{FakeKind::kUnmap});
 }
 
+TEST_F(SpdkDeviceTest, ZeroesAreWrittenAndDiscardsDeallocate) {
+  with_fake([](FakeSpdk& fake) { fake.controller.mdts = 2; });  // 16 KiB
+  SpdkUser user;
+  std::vector<FakeKind> seen;
+  with_fake([&](FakeSpdk& fake) {
+    fake.fate = [&](FakeKind kind) {
+      seen.push_back(kind);
+      return FakeFate::kHonest;
+    };
+  });
+  ASSERT_TRUE(block::write_zeroes(*user.queue, 0, 16384 + kFakeBlockBytes));
+  ASSERT_TRUE(block::discard(*user.queue, 0, kFakeBlockBytes));
+  with_fake([](FakeSpdk& fake) { fake.fate = {}; });
+  EXPECT_EQ(seen,
+            (std::vector<FakeKind>{FakeKind::kZero, FakeKind::kZero, FakeKind::kZeroAndUnmap}));
+}
+
 // ---- waiting
 
 TEST_F(SpdkDeviceTest, WakeEndsAWait) {

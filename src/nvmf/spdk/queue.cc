@@ -21,10 +21,12 @@ SpdkVerb verb_of(block::OpKind kind, bool zeroes) noexcept {
       return SpdkVerb::kWrite;
     case block::OpKind::kFlush:
       return SpdkVerb::kFlush;
+    case block::OpKind::kWriteZeroes:
+      return SpdkVerb::kWriteZeroes;
     case block::OpKind::kDiscard:
       break;
   }
-  return zeroes ? SpdkVerb::kWriteZeroes : SpdkVerb::kUnmap;
+  return zeroes ? SpdkVerb::kZeroAndUnmap : SpdkVerb::kUnmap;
 }
 
 }  // namespace
@@ -95,9 +97,9 @@ SpdkRequest SpdkQueue::next_request(const Op& op) const {
   const std::uint32_t block = geometry().block_bytes;
   const std::uint64_t left = op.total - op.planned;
   out.block = (op.done.offset + op.planned) / block;
-  if (out.verb == SpdkVerb::kWriteZeroes || out.verb == SpdkVerb::kUnmap) {
+  if (op.pieces.empty()) {
     const std::uint64_t most =
-        out.verb == SpdkVerb::kWriteZeroes ? kRangeBlocksMax : kDeallocateBlocksMax;
+        out.verb == SpdkVerb::kUnmap ? kDeallocateBlocksMax : state_->zeroes_bytes_max() / block;
     out.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(left / block, most));
     return out;
   }
@@ -157,7 +159,7 @@ void SpdkQueue::note_error(const SpdkEnded& ended, Op& op) {
     return;
   }
   if (op.done.ok()) {
-    const Fate fate = fate_of(ended.status);
+    const Fate fate = fate_of(ended.status, op.done.kind);
     op.done.code = fate.code;
     op.done.sys_errno = fate.sys_errno;
   }

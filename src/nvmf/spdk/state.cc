@@ -96,6 +96,7 @@ Result<SpdkState::Found> SpdkState::find() {
 void SpdkState::adopt(Found found) {
   command_bytes_max_ = nvmf::command_bytes_max(found.controller->facts(), found.facts,
                                                options_.remote.command_bytes_max);
+  zeroes_bytes_max_ = nvmf::zeroes_bytes_max(found.controller->facts(), found.facts);
   controller_ = std::move(found.controller);
   const std::lock_guard lock(mutex_);
   granted_ = controller_->queues();

@@ -30,6 +30,7 @@ class SpdkState final : public RemoteState {
   DmaMemory& memory() noexcept { return memory_; }
   std::uint32_t nsid() const noexcept { return nsid_; }
   std::uint32_t command_bytes_max() const noexcept { return command_bytes_max_.load(); }
+  std::uint64_t zeroes_bytes_max() const noexcept { return zeroes_bytes_max_.load(); }
 
   // A queue comes: a channel that is open. kExhausted: the controller grants no more.
   Result<std::shared_ptr<SpdkChannel>> enter();
@@ -72,6 +73,7 @@ class SpdkState final : public RemoteState {
   DmaMemory memory_;
   std::uint32_t nsid_ = 0;
   std::atomic<std::uint32_t> command_bytes_max_{0};
+  std::atomic<std::uint64_t> zeroes_bytes_max_{0};
 
   // Under mutex_.
   std::uint16_t granted_ = 0;  // I/O queues

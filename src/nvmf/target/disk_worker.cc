@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kQueueDepth = 128;
 constexpr std::size_t kZeroBytes = 64U << 10U;
+// Of a write of zeroes, which may hold up this thread, and with it the device's other commands.
+constexpr std::uint64_t kZeroStep = 4U << 20U;
 
 // What zeros are written from.
 std::span<std::byte> zeros() {
@@ -141,6 +143,13 @@ bool DiskWorker::next_op(DiskJob& job, block::BlockOp& op) {
 bool DiskWorker::next_zero(DiskJob& job, block::BlockOp& op) {
   if (job.done_bytes >= job.bytes) return false;
   const std::uint64_t offset = job.offset + job.done_bytes;
+  if (const std::uint64_t most = queue_->geometry().zeroes_max; most > 0) {
+    const std::uint64_t part = std::min({job.bytes - job.done_bytes, most, kZeroStep});
+    job.done_bytes += part;
+    op = block::BlockOp::write_zeroes(offset, part);
+    return true;
+  }
+  // It has none: from memory.
   std::uint64_t left =
       std::min<std::uint64_t>(job.bytes - job.done_bytes, job.zeros.size() * kZeroBytes);
   left = std::min(left, queue_->geometry().transfer_max);

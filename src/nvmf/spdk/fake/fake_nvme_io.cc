@@ -84,7 +84,9 @@ Status carry_out(FakeSpdk& fake, const FakeCommand& command) {
     return refused(Sc::kLbaOutOfRange);
   }
   if (command.kind == FakeKind::kRead || command.kind == FakeKind::kWrite) move(fake, command);
-  if (command.kind == FakeKind::kZero || command.kind == FakeKind::kUnmap) {
+  const bool zeroes = command.kind == FakeKind::kZero || command.kind == FakeKind::kUnmap ||
+                      command.kind == FakeKind::kZeroAndUnmap;
+  if (zeroes) {
     std::memset(fake.memory.data() + command.lba * kFakeBlockBytes, 0,
                 std::size_t{command.blocks} * kFakeBlockBytes);
   }
@@ -192,8 +194,10 @@ int spdk_nvme_ns_cmd_flush(spdk_nvme_ns*, spdk_nvme_qpair* qpair, spdk_nvme_cmd_
 
 int spdk_nvme_ns_cmd_write_zeroes(spdk_nvme_ns*, spdk_nvme_qpair* qpair, std::uint64_t lba,
                                   std::uint32_t lba_count, spdk_nvme_cmd_cb cb_fn, void* cb_arg,
-                                  std::uint32_t) {
-  return submit(*qpair, {FakeKind::kZero, lba, lba_count, cb_fn, cb_arg, nullptr, nullptr});
+                                  std::uint32_t io_flags) {
+  const bool unmap = (io_flags & SPDK_NVME_IO_FLAGS_DEALLOCATE) != 0;
+  const FakeKind kind = unmap ? FakeKind::kZeroAndUnmap : FakeKind::kZero;
+  return submit(*qpair, {kind, lba, lba_count, cb_fn, cb_arg, nullptr, nullptr});
 }
 
 int spdk_nvme_ns_cmd_dataset_management(spdk_nvme_ns*, spdk_nvme_qpair* qpair, std::uint32_t,

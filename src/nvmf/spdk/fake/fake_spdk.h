@@ -27,7 +27,7 @@ enum class FakeFate : std::uint8_t {
   kLost,   // with the end of the controller
   kMute,   // not at all
 };
-enum class FakeKind : std::uint8_t { kRead, kWrite, kFlush, kZero, kUnmap };
+enum class FakeKind : std::uint8_t { kRead, kWrite, kFlush, kZero, kZeroAndUnmap, kUnmap };
 
 struct FakeSpdk {
   std::recursive_mutex mutex;  // guards what follows

@@ -8,6 +8,9 @@
 namespace larder::nvmf {
 namespace {
 
+// Addresses go to the controller there: PRPs and SGLs are of dwords (Base 4.3.1, 4.3.2).
+constexpr std::uint32_t kAlignment = 4;
+
 Result<SpdkDeviceOptions> settled(const SpdkDeviceOptions& given) {
   SpdkDeviceOptions out = given;
   LARDER_ASSIGN(out.remote, settled(given.remote));
@@ -86,6 +89,7 @@ Result<SpdkState::Found> SpdkState::find() {
       nsid_ != 0 ? std::optional(nsid_) : options_.remote.url.nsid;
   LARDER_ASSIGN(out.facts, out.controller->find_namespace(wanted));
   LARDER_ASSIGN(out.geometry, geometry_of(controller, out.facts));
+  out.geometry.memory_alignment = kAlignment;
   out.identity = identity_through_spdk(options_, controller, out.facts);
   if (out.controller->queues() == 0) {
     return fail(Code::kExhausted, out.identity.name + ": the target grants no I/O queue");

@@ -104,6 +104,15 @@ class ColdDevice {
   // Taken out of service, for good.
   bool is_out() const noexcept { return out_.load(std::memory_order_acquire); }
   void set_out() noexcept { out_.store(true, std::memory_order_release); }
+  // What is behind it had no space for a write (a sparse file, a target's): it counts as full for a
+  // while, then the next write tries.
+  static constexpr env::Nanos kNoSpace = 10 * env::kSecond;
+  void note_no_space(env::Nanos now) noexcept {
+    no_space_until_.store(now + kNoSpace, std::memory_order_relaxed);
+  }
+  bool lacks_space(env::Nanos now) const noexcept {
+    return now < no_space_until_.load(std::memory_order_relaxed);
+  }
   // It failed, or could not be scanned, so that it is of no use until it is opened again.
   bool is_broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   void set_broken() noexcept { broken_.store(true, std::memory_order_release); }
@@ -131,6 +140,7 @@ class ColdDevice {
   bool remote_ = false;
   std::optional<DirectName> direct_name_;
   std::atomic<env::Nanos> direct_until_{0};
+  std::atomic<env::Nanos> no_space_until_{0};
   mutable std::mutex mutex_;
   std::string last_error_;
 };

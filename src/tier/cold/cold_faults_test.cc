@@ -190,6 +190,34 @@ TEST_F(ColdFaultsTest, AStoreThatIsTakenAway) {
 }
 
 // A disk that is slow by far: nothing is lost or wrong, and nothing waits that need not.
+// A sparse file on a full file system, a thin namespace: full for a while, and DRAM goes on alone.
+TEST_F(ColdFaultsTest, NoSpaceBehindADiskIsAFullDisk) {
+  ColdBed bed(path());
+  std::shared_ptr<block::FaultDevice> fault;
+  const auto disk = bed.add_faulty("a", 64 * kMiB, fault);
+  bed.put_cold("before", make_value(1, kValue));
+  fault->set_full(true);
+  ASSERT_EQ(bed.put("vain", make_value(2, kValue)), Code::kOk);
+  while (disk->state() != DeviceState::kFull) bed.tick();
+  bed.tick();
+  EXPECT_EQ(bed.find("vain")->cold(), 0U);
+  EXPECT_FALSE(disk->last_error().empty());
+  // Nobody waits for it: more than DRAM holds is taken, at once, and the oldest go.
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(bed.put("hot " + std::to_string(i), make_value(i, kValue)), Code::kOk) << i;
+  }
+  EXPECT_TRUE(bed.read("before") == make_value(1, kValue));
+  // It is tried again in the end, and gets what DRAM wants to drop from then on.
+  fault->set_full(false);
+  bed.cold->tick(env::monotonic_now() + ColdDevice::kNoSpace);
+  EXPECT_EQ(disk->state(), DeviceState::kHealthy);
+  while (bed.put("push", make_value(4, kValue)) != Code::kOk) std::this_thread::yield();
+  ASSERT_TRUE(bed.settle());
+  EXPECT_GT(disk->counters().offloaded, 1U);
+  bed.put_cold("after", make_value(3, kValue));
+  EXPECT_TRUE(bed.read("after") == make_value(3, kValue));
+}
+
 TEST_F(ColdFaultsTest, ASlowDisk) {
   ColdBed bed(path());
   block::FaultOptions faults;

@@ -281,7 +281,7 @@ std::uint64_t ColdTier::make_room(ColdDevice& device, std::uint64_t bytes) {
 
 // ---- upkeep ----
 
-void ColdTier::keep_within_marks(ColdDevice& device) {
+void ColdTier::keep_within_marks(ColdDevice& device, env::Nanos now) {
   const extent::StoreStats stats = device.store().stats();
   if (!stats.recovered) return;
   const auto share = [&](double mark) {
@@ -297,10 +297,13 @@ void ColdTier::keep_within_marks(ColdDevice& device) {
   if (stats.cells_used > stats.cells / 100 * 97) {
     make_room(device, stats.payload_bytes / 20);
   }
-  if (device.state() == DeviceState::kHealthy && stats.used > share(options_.critical_watermark)) {
-    set_state(device, DeviceState::kFull);
-  } else if (device.state() == DeviceState::kFull && stats.used < share(options_.high_watermark)) {
-    set_state(device, DeviceState::kHealthy);
+  const bool no_space = device.lacks_space(now);
+  if (device.state() == DeviceState::kHealthy) {
+    const bool full = no_space || stats.used > share(options_.critical_watermark);
+    if (full) set_state(device, DeviceState::kFull);
+  } else if (device.state() == DeviceState::kFull) {
+    const bool room = !no_space && stats.used < share(options_.high_watermark);
+    if (room) set_state(device, DeviceState::kHealthy);
   }
 }
 
@@ -317,7 +320,7 @@ void ColdTier::tick(env::Nanos now) {
   release_forgotten();
   for (const auto& device : devices()) {
     look_at_health(*device);
-    if (device->readable()) keep_within_marks(*device);
+    if (device->readable()) keep_within_marks(*device, now);
   }
   update_accepting();
   offloader_->tick(now);

@@ -118,7 +118,7 @@ class ColdTier final : public route::RecordOwner, public DeviceTable {
   bool take_back(const route::EntryFields& fields);
   bool was_removed(std::uint64_t hash);
   std::uint64_t make_room(ColdDevice& device, std::uint64_t bytes);
-  void keep_within_marks(ColdDevice& device);
+  void keep_within_marks(ColdDevice& device, env::Nanos now);
   void look_at_health(ColdDevice& device);
   void update_accepting();
   void forget_routes(ColdDevice& device);

@@ -294,6 +294,7 @@ Offloader::Written Offloader::written(ColdDevice& device, WriteJob& job, std::ui
 
 void Offloader::failed(ColdDevice& device, WriteJob job, const Error& error, env::Nanos now) {
   const bool pushed_back = error.code() == Code::kBackpressure || error.code() == Code::kCancelled;
+  if (error.code() == Code::kExhausted) device.note_no_space(now);
   const std::uint64_t bytes = job.entry->length();
   const bool wanted = is_current(*job.entry);
   const bool again = wanted && (pushed_back || job.item.failures + 1 < options_.write_failures_max);

@@ -18,8 +18,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "block/block_types.h"
 #include "block/health.h"
@@ -119,6 +121,14 @@ class BlockQueue {
   std::size_t in_flight_ = 0;
 };
 
+// What must still be found on a device that was lost and attached anew, beyond what it says of
+// itself.
+struct Witness {
+  std::vector<std::uint64_t> offsets;  // of blocks, whole ones
+  // Gets them, in order; any thread. An error says what is there instead. Empty: nothing is asked.
+  std::function<Result<void>(std::span<const std::byte> blocks)> judge;
+};
+
 // Any thread.
 class BlockDevice {
  public:
@@ -137,6 +147,10 @@ class BlockDevice {
   virtual bool add_buffer(std::span<std::byte> memory) = 0;
   // Exactly what was added. No operation in flight may use it.
   virtual void remove_buffer(std::span<std::byte> memory) = 0;
+
+  // From now on; an empty one ends it. A device that is attached anew by itself asks before an
+  // operation goes on; an error is the device's end. For others it has no meaning.
+  virtual void set_witness(Witness witness) {}
 
   const Geometry& geometry() const noexcept { return books_->geometry(); }
   const Identity& identity() const noexcept { return books_->identity(); }

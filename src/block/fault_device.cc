@@ -65,6 +65,10 @@ Result<std::unique_ptr<BlockQueue>> FaultDevice::make_queue(std::size_t depth) {
   return std::unique_ptr<BlockQueue>(std::move(queue));
 }
 
+void FaultDevice::set_witness(Witness witness) {
+  inner_->set_witness(std::move(witness));
+}
+
 bool FaultDevice::add_buffer(std::span<std::byte> memory) {
   return inner_->add_buffer(memory);
 }

@@ -66,6 +66,7 @@ class FaultDevice final : public BlockDevice {
 
   bool add_buffer(std::span<std::byte> memory) override;
   void remove_buffer(std::span<std::byte> memory) override;
+  void set_witness(Witness witness) override;
 
   // At once; what is in flight ends with kUnavailable, and a part of it may be below. The device
   // has failed then. Errors: of the device below.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/remote_disk.h"
 
+#include <system_error>
+
 #include "env/thread.h"
 #include "obs/log.h"
 
@@ -28,12 +30,16 @@ Result<nvmf::NvmeDeviceOptions> options_of(const std::string& url, const std::st
 
 std::shared_ptr<RemoteDisk> RemoteDisk::open(const std::string& url, const std::string& id) {
   std::shared_ptr<RemoteDisk> disk(new RemoteDisk());
-  disk->thread_ = std::thread([raw = disk.get(), url, id] { raw->connect(url, id); });
+  try {
+    disk->thread_ = std::thread([raw = disk.get(), url, id] { raw->connect(url, id); });
+  } catch (const std::system_error&) {  // no more threads
+    disk->state_.store(State::kFailed, std::memory_order_release);
+  }
   return disk;
 }
 
 RemoteDisk::~RemoteDisk() {
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void RemoteDisk::connect(const std::string& url, const std::string& id) {

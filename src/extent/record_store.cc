@@ -52,11 +52,15 @@ Result<std::unique_ptr<RecordStore>> RecordStore::open(std::shared_ptr<block::Bl
                                      ") and not closed since, so that may still use it");
   }
   const Superblock before = chosen;
+  device->set_witness({});
   // The damaged copy, or the older one, is the first to be replaced: one good one always remains.
   const bool first_is_good = found.pages[0].superblock && *found.pages[0].superblock == before;
   if (!options.read_only) LARDER_TRY(mark_open(*queue, chosen, options, first_is_good ? 1 : 0));
   std::unique_ptr<RecordStore> store(
       new RecordStore(std::move(device), std::make_unique<Superblock>(chosen), options));
+  if (!options.read_only) {
+    store->device_->set_witness(witness_of(chosen, store->device_->geometry(), name));
+  }
   store->last_epoch_ = before.epoch;
   store->was_clean_ = before.clean;
   store->previous_owner_ = before.owner;
@@ -181,6 +185,7 @@ Result<void> RecordStore::close() {
   }
   if (options_.read_only) return {};
   LARDER_ASSIGN(const auto queue, device_->open_queue(1));
+  device_->set_witness({});
   ++superblock_->generation;
   superblock_->clean = true;
   return write_superblocks(*queue, *superblock_, 1, options_.writes);

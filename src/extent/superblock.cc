@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/units.h"
 #include "block/aligned_buffer.h"
 #include "block/blocking.h"
 
@@ -189,6 +190,28 @@ Result<Superblock> choose(const FoundSuperblocks& found, const block::Geometry& 
   Superblock chosen = second ? *b.superblock : *a.superblock;
   LARDER_TRY(suits(chosen, geometry, name));
   return chosen;
+}
+
+block::Witness witness_of(const Superblock& superblock, const block::Geometry& geometry,
+                          const std::string& name) {
+  const auto judge = [known = superblock, geometry,
+                      name](std::span<const std::byte> blocks) -> Result<void> {
+    FoundSuperblocks found;
+    for (std::size_t copy = 0; copy < 2; ++copy) {
+      const auto page = blocks.subspan(copy * geometry.block_bytes).first<kSuperblockBytes>();
+      found.pages[copy] = decode_superblock(page, copy);
+    }
+    std::uint64_t damaged = 0;
+    LARDER_ASSIGN(const Superblock now, choose(found, geometry, name, damaged));
+    if (now.uuid != known.uuid) {
+      return fail(Code::kConflict, name + " holds the record store " + now.uuid.to_string() +
+                                       ", not " + known.uuid.to_string());
+    }
+    if (now.opens == known.opens) return {};
+    return fail(Code::kConflict, "the record store on " + name + " was opened by " +
+                                     base::quoted(now.owner) + " meanwhile");
+  };
+  return {{superblock.layout.superblock_offset(0), superblock.layout.superblock_offset(1)}, judge};
 }
 
 Result<void> write_superblocks(block::BlockQueue& queue, const Superblock& superblock,

@@ -61,6 +61,10 @@ Result<FoundSuperblocks> read_superblocks(block::BlockQueue& queue);
 Result<Superblock> choose(const FoundSuperblocks& found, const block::Geometry& geometry,
                           const std::string& name, std::uint64_t& damaged);
 
+// That the device still holds this store, and nobody has opened it for writing since.
+block::Witness witness_of(const Superblock& superblock, const block::Geometry& geometry,
+                          const std::string& name);
+
 // Both copies, each durable before the next begins; `first` is written first. `purpose`: why.
 Result<void> write_superblocks(block::BlockQueue& queue, const Superblock& superblock,
                                std::size_t first, qos::Purpose purpose);

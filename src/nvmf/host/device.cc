@@ -18,6 +18,10 @@ Result<std::unique_ptr<block::BlockQueue>> NvmeDevice::make_queue(std::size_t de
   return make_nvme_queue(state_, depth);
 }
 
+void NvmeDevice::set_witness(block::Witness witness) {
+  state_->set_witness(std::move(witness));
+}
+
 NvmeStats NvmeDevice::nvme_stats() const {
   return state_->counters().read();
 }

@@ -12,9 +12,10 @@
 // first, then their operations end or go on: nothing touches memory of an operation that ended.
 //
 // Reattach::kOnce: operations that were in flight then wait up to reattach_timeout for a new
-// association, of the same namespace (identity, block size, no smaller, no worse guarantees; else
-// the device fails, and says what changed), and are sent once more; those that come later wait,
-// too. An operation whose own command was too late, or that is hit twice, ends with kUnavailable.
+// association, of the same namespace (identity, block size, no smaller, no worse guarantees, and
+// what the Witness asks for; else the device fails, and says what changed), and are sent once more;
+// those that come later wait, too. An operation whose own command was too late, or that is hit
+// twice, ends with kUnavailable.
 //
 //   - Flushes. Writes that had ended and were not flushed before an association was lost may be
 //     gone, if the controller has a volatile cache (Geometry::volatile_cache): the target itself
@@ -55,6 +56,7 @@ class NvmeDevice final : public block::BlockDevice {
 
   bool add_buffer(std::span<std::byte>) override { return false; }
   void remove_buffer(std::span<std::byte>) override {}
+  void set_witness(block::Witness witness) override;
 
   NvmeStats nvme_stats() const;
   std::uint32_t nsid() const noexcept;

@@ -73,6 +73,33 @@ TEST_F(ReattachTest, WhatWasInFlightIsSentOnceMore) {
   EXPECT_EQ(victim.flush().code, Code::kOk);  // there is no volatile cache
 }
 
+// Before anything goes on: what was in flight must not reach another medium.
+TEST_F(ReattachTest, TheWitnessIsAskedFirst) {
+  FakeTarget target;
+  Cutter cutter(target);
+  Victim victim(target, Reattach::kOnce);
+  const std::uint64_t last = target.memory.size() - 4096;
+  std::atomic<int> asked{0};
+  victim.device->set_witness({{0, last}, [&](std::span<const std::byte> blocks) -> Result<void> {
+                                ++asked;
+                                EXPECT_EQ(blocks.size(), 2U * 4096);
+                                if (blocks[4096] == std::byte{0}) return {};
+                                return fail(Code::kConflict, "it is another medium");
+                              }});
+  EXPECT_EQ(victim.write().code, Code::kOk);
+  EXPECT_EQ(asked, 0);
+  cutter.cuts = 1;
+  EXPECT_EQ(victim.read().code, Code::kOk);
+  EXPECT_EQ(asked, 1);
+  target.memory[last] = std::byte{1};
+  std::fill_n(target.memory.begin(), Victim::kBytes, std::byte{5});
+  cutter.cuts = 1;
+  victim.expect_broken(victim.write(), "it is another medium");
+  EXPECT_EQ(asked, 2);
+  victim.queue.reset();
+  EXPECT_TRUE(block::all_are(std::span(target.memory).first(Victim::kBytes), std::byte{5}));
+}
+
 TEST_F(ReattachTest, AndNoMoreThanThat) {
   FakeTarget target;
   Cutter cutter(target);

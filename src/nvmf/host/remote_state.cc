@@ -2,6 +2,8 @@
 #include "nvmf/host/remote_state.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "nvmf/host/facts.h"
 #include "obs/log.h"
@@ -49,6 +51,29 @@ Result<void> RemoteState::check_same(const block::Geometry& geometry,
   if (changed.empty()) return {};
   books_->health().fail("after the " + tie_ + " was lost, " + changed);
   return fail(Code::kConflict, changed);
+}
+
+void RemoteState::set_witness(block::Witness witness) {
+  const std::lock_guard lock(mutex_);
+  witness_ = std::move(witness);
+}
+
+Result<void> RemoteState::ask_witness(const ReadBlock& read) {
+  block::Witness witness;
+  {
+    const std::lock_guard lock(mutex_);
+    witness = witness_;
+  }
+  if (!witness.judge) return {};
+  const std::size_t block = books_->geometry().block_bytes;
+  std::vector<std::byte> blocks(witness.offsets.size() * block);
+  for (std::size_t i = 0; i < witness.offsets.size(); ++i) {
+    LARDER_TRY(read(witness.offsets[i], std::span(blocks).subspan(i * block, block)));
+  }
+  const Result<void> judged = witness.judge(blocks);
+  if (judged) return {};
+  books_->health().fail("after the " + tie_ + " was lost: " + judged.error().message());
+  return fail(Code::kConflict, judged.error().message());
 }
 
 void RemoteState::put_off() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +35,7 @@ class RemoteState {
   void note_write(const std::atomic<bool>& lost) noexcept;
   // Why, and the end of the device.
   void fail_flush();
+  void set_witness(block::Witness witness);
 
  protected:
   // What people are told was lost.
@@ -46,6 +48,10 @@ class RemoteState {
   void end_loss(const std::string& reason);
   // After a new tie: kConflict, and the end of the device, when it is not the same namespace.
   Result<void> check_same(const block::Geometry& geometry, const block::Identity& identity);
+  // And when the witness does not find what it looks for. `read` fills a block from an offset; its
+  // errors are given back as they are.
+  using ReadBlock = std::function<Result<void>(std::uint64_t offset, std::span<std::byte> into)>;
+  Result<void> ask_witness(const ReadBlock& read);
 
   // ---- by the background thread: attempts. Each operation that waits sees some in its time,
   // however long the target was away.
@@ -61,6 +67,7 @@ class RemoteState {
 
   mutable std::mutex mutex_;  // guards what follows, and more of the derived
   std::string lost_because_;
+  block::Witness witness_;
 
  private:
   const std::string tie_;

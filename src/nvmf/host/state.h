@@ -71,6 +71,8 @@ class NvmeState final : public RemoteState {
   void serve_links();
   bool any_wanted(env::Nanos& until);
   Result<void> reattach();
+  // Of the namespace as it is now. `used`: the connection that it took, if it took one.
+  Result<void> ask_witness_of(const Found& found, std::unique_ptr<QueuePair>& used);
   void refuse_links(const Error& error, env::Nanos now);
   void connect_link(QueueLink& link);
   void serve_admin();

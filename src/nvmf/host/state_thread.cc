@@ -87,6 +87,10 @@ void NvmeState::connect_link(QueueLink& link) {
   if (link.qid() > association_->queues) {
     return link.give(fail(Code::kExhausted, "the target grants fewer I/O queues than before"));
   }
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto idle = idle_connection(link.qid())) return link.give(std::move(*idle));
+  }
   PairOptions options = association_->io;
   options.qid = link.qid();
   auto pair = QueuePair::connect(options, env::monotonic_now() + options_.connect_timeout);
@@ -101,10 +105,39 @@ Result<void> NvmeState::reattach() {
   admin_->pair().close();
   LARDER_ASSIGN(Found found, find(env::monotonic_now() + options_.connect_timeout));
   LARDER_TRY(check_same(found.geometry, found.identity));
+  std::unique_ptr<QueuePair> used;
+  LARDER_TRY(ask_witness_of(found, used));
   adopt(std::move(found));
+  if (used) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back({association_, std::move(used)});
+  }
   counters_->reattached.fetch_add(1, std::memory_order_relaxed);
   obs::log(obs::Level::kInfo, "nvmf_reattached", {{"device", books_->identity().name}});
   return {};
+}
+
+Result<void> NvmeState::ask_witness_of(const Found& found, std::unique_ptr<QueuePair>& used) {
+  const env::Nanos deadline = env::monotonic_now() + options_.connect_timeout;
+  return ask_witness([&](std::uint64_t offset, std::span<std::byte> into) -> Result<void> {
+    if (!used) {
+      PairOptions options = found.association->io;
+      options.qid = 1;
+      LARDER_ASSIGN(used, QueuePair::connect(options, deadline));
+    }
+    const OneBlock memory(into.data(), into.size());
+    Request request;
+    request.command.opcode = static_cast<std::uint8_t>(IoOpcode::kRead);
+    request.command.nsid = nsid_;
+    request.command.set_range(offset / into.size(), 1);
+    request.flow = DataFlow::kToHost;
+    request.data = memory.window();
+    LARDER_ASSIGN(const Completion completion, used->execute(request, deadline));
+    const Status status = completion.result();
+    if (status.ok()) return {};
+    return fail(code_of(status),
+                "reading the block at " + std::to_string(offset) + ": " + to_string(status));
+  });
 }
 
 // ---- the admin queue

@@ -340,7 +340,7 @@ Result<void> ColdService::add_device_metrics(const std::shared_ptr<tier::ColdDev
        [](Device& d) { return double(d.counters().restored.load()); }},
       {"larder_disk_restored_bytes_total", "their bytes",
        [](Device& d) { return double(d.counters().restored_bytes.load()); }},
-      {"larder_disk_direct_total", "values that clients of this host were told to read themselves",
+      {"larder_disk_direct_total", "values that clients were told to read themselves",
        [](Device& d) { return double(d.counters().direct.load()); }},
       {"larder_disk_direct_bytes_total", "their bytes",
        [](Device& d) { return double(d.counters().direct_bytes.load()); }},

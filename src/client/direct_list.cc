@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kExtentsMax = 64;  // of one value
 constexpr int kDisksMax = 256;
-constexpr std::uint32_t kNumberMax = 255;
+constexpr std::uint32_t kNumberMax = 254;
 
 tl::unexpected<Error> malformed() {
   return fail(Code::kCorrupt, "the node's list of values on disk is malformed");

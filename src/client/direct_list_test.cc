@@ -69,7 +69,7 @@ TEST(DirectList, WhatContradictsItselfIsRefused) {
       [](auto&, auto& l) { l.add_ids("uuid"); },
       [](auto&, auto& l) { l.clear_ids(); },
       [](auto&, auto& l) { l.add_numbers(8); },
-      [](auto&, auto& l) { l.set_numbers(0, 256); },
+      [](auto&, auto& l) { l.set_numbers(0, 255); },
       [](auto& r, auto&) { r.clear_codes(); },
   };
   int number = 0;

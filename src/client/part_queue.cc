@@ -10,15 +10,11 @@
 namespace larder::client {
 namespace {
 
-class FileParts final : public PartQueue {
+// What both kinds of queues have in common.
+template <class Queue, class Done>
+class PartsOf : public PartQueue {
  public:
-  explicit FileParts(std::unique_ptr<fileio::FileQueue> queue) : queue_(std::move(queue)) {}
-  Limits limits() const noexcept override { return {}; }
-  Result<void> submit(const PartOp& op) override {
-    const block::Piece& piece = op.into.front();
-    return queue_->submit(
-        fileio::FileOp::read(*op.file, op.offset, {piece.data, piece.bytes}, op.tag));
-  }
+  explicit PartsOf(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
   void start() override { queue_->start(); }
   std::size_t poll(std::span<PartDone> into) override {
     return give(into, queue_->poll(std::span(done_).first(into.size())));
@@ -27,23 +23,36 @@ class FileParts final : public PartQueue {
     return give(into, queue_->wait(std::span(done_).first(into.size()), deadline));
   }
   bool quiesce(env::Nanos deadline) override { return queue_->quiesce(deadline); }
-  void add_buffer(std::span<std::byte> memory) noexcept override { queue_->add_buffer(memory); }
-  void remove_buffer(std::span<std::byte> memory) noexcept override {
-    queue_->remove_buffer(memory);
-  }
+
+ protected:
+  const std::unique_ptr<Queue> queue_;
 
  private:
   std::size_t give(std::span<PartDone> into, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) into[i] = {done_[i].tag, done_[i].ok()};
     return count;
   }
-  std::unique_ptr<fileio::FileQueue> queue_;
-  std::array<fileio::FileDone, kDepth> done_;
+  std::array<Done, kDepth> done_;
 };
 
-class NamespaceParts final : public PartQueue {
+class FileParts final : public PartsOf<fileio::FileQueue, fileio::FileDone> {
  public:
-  explicit NamespaceParts(std::unique_ptr<block::BlockQueue> queue) : queue_(std::move(queue)) {}
+  using PartsOf::PartsOf;
+  Limits limits() const noexcept override { return {}; }
+  Result<void> submit(const PartOp& op) override {
+    const block::Piece& piece = op.into.front();
+    return queue_->submit(
+        fileio::FileOp::read(*op.file, op.offset, {piece.data, piece.bytes}, op.tag));
+  }
+  void add_buffer(std::span<std::byte> memory) noexcept override { queue_->add_buffer(memory); }
+  void remove_buffer(std::span<std::byte> memory) noexcept override {
+    queue_->remove_buffer(memory);
+  }
+};
+
+class NamespaceParts final : public PartsOf<block::BlockQueue, block::BlockDone> {
+ public:
+  using PartsOf::PartsOf;
   Limits limits() const noexcept override {
     return {queue_->geometry().block_bytes, block::kPiecesMax};
   }
@@ -52,22 +61,6 @@ class NamespaceParts final : public PartQueue {
     read.purpose = op.purpose;
     return queue_->submit(read);
   }
-  void start() override { queue_->start(); }
-  std::size_t poll(std::span<PartDone> into) override {
-    return give(into, queue_->poll(std::span(done_).first(into.size())));
-  }
-  std::size_t wait(std::span<PartDone> into, env::Nanos deadline) override {
-    return give(into, queue_->wait(std::span(done_).first(into.size()), deadline));
-  }
-  bool quiesce(env::Nanos deadline) override { return queue_->quiesce(deadline); }
-
- private:
-  std::size_t give(std::span<PartDone> into, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) into[i] = {done_[i].tag, done_[i].ok()};
-    return count;
-  }
-  std::unique_ptr<block::BlockQueue> queue_;
-  std::array<block::BlockDone, kDepth> done_;
 };
 
 }  // namespace

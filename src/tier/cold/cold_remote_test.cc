@@ -37,23 +37,27 @@ class ColdRemoteTest : public testing::Test {
     const std::string url = target.url() + "?host_nqn=nqn.2014-08.org.nvmexpress:larder-test";
     return ColdDevice::open(parse_disk(url).value(), options, owner, 1);
   }
+  // A value on the disk alone, and the target gone.
+  std::shared_ptr<ColdDevice> put_and_lose(ColdBed& bed) {
+    target_ = start_target(medium_);
+    auto disk = open(*target_, "test:1").value();
+    EXPECT_TRUE(bed.cold->add(disk));
+    bed.cold->finish_recovery();
+    bed.put_cold("a", make_value(1, kValue));
+    target_.reset();
+    return disk;
+  }
   // What a read says after `after` has taken the place of the target, and the disk then.
   void expect_failed(const std::function<std::shared_ptr<block::BlockDevice>()>& after,
                      const std::string& part) {
     ColdBed bed(directory_.path());
-    target_ = start_target(medium_);
-    const auto disk = open(*target_, "test:1");
-    ASSERT_TRUE(disk) << disk.error().to_string();
-    ASSERT_TRUE(bed.cold->add(*disk));
-    bed.cold->finish_recovery();
-    bed.put_cold("a", make_value(1, kValue));
-    target_.reset();
+    const auto disk = put_and_lose(bed);
     const auto next = after();
     target_ = start_target(next);
     EXPECT_FALSE(bed.restore("a"));
     bed.tick();
-    EXPECT_EQ((*disk)->state(), DeviceState::kFailed);
-    EXPECT_NE((*disk)->last_error().find(part), std::string::npos) << (*disk)->last_error();
+    EXPECT_EQ(disk->state(), DeviceState::kFailed);
+    EXPECT_NE(disk->last_error().find(part), std::string::npos) << disk->last_error();
   }
 
   env::TempDirectory directory_ = env::TempDirectory::create("remote").value();
@@ -64,17 +68,11 @@ class ColdRemoteTest : public testing::Test {
 
 TEST_F(ColdRemoteTest, TheSameStoreGoesOn) {
   ColdBed bed(directory_.path());
-  target_ = start_target(medium_);
-  const auto disk = open(*target_, "test:1");
-  ASSERT_TRUE(disk) << disk.error().to_string();
-  ASSERT_TRUE(bed.cold->add(*disk));
-  bed.cold->finish_recovery();
-  bed.put_cold("a", make_value(1, kValue));
-  target_.reset();
+  const auto disk = put_and_lose(bed);
   target_ = start_target(medium_);
   EXPECT_TRUE(bed.read("a") == make_value(1, kValue));
   bed.tick();
-  EXPECT_EQ((*disk)->state(), DeviceState::kHealthy);
+  EXPECT_EQ(disk->state(), DeviceState::kHealthy);
 }
 
 TEST_F(ColdRemoteTest, ABlankMediumIsNotReadFromOrWrittenTo) {

@@ -23,20 +23,7 @@ class ClientDirectTest : public testing::Test, protected DiskBed {
     settle(kMore);
     ASSERT_EQ(tier_of(key(0)), Tier::kCold);
   }
-  double count(const std::string& series) {
-    const std::string text = nodes_.node->metrics();
-    const auto at = text.find("\n" + series + "{");
-    if (at == std::string::npos) return -1;
-    return std::stod(text.substr(text.find("} ", at) + 2));
-  }
-  double direct() { return count("larder_disk_direct_total"); }
-  double restored() { return count("larder_disk_restored_total"); }
   std::string store() { return nodes_.dir + "/disk/larder.store"; }
-  void expect_value(std::uint64_t i) {
-    const auto got = client_->get(key(i));
-    ASSERT_TRUE(got) << key(i) << ": " << words(got);
-    ASSERT_TRUE(same(got->bytes(), make_value(i, kValue + i))) << key(i);
-  }
 };
 
 TEST_F(ClientDirectTest, TheNodeReadsNothingTheFirstTime) {
@@ -83,28 +70,7 @@ TEST_F(ClientDirectTest, NeverMeansThatDramIsForWhatIsPut) {
 // One call for values of both kinds, into memory of any alignment, in several pieces.
 TEST_F(ClientDirectTest, ABatchIntoPiecesOfAnyAlignment) {
   fill("on_second_hit");
-  std::vector<std::string> names;
-  std::vector<Bytes> rooms;
-  std::vector<std::vector<MutableBytes>> pieces;
-  for (std::uint64_t i = 0; i < kMore; ++i) {
-    names.push_back(key(i));
-    rooms.emplace_back(kValue + 4096);
-  }
-  std::vector<GetItem> items;
-  for (std::uint64_t i = 0; i < kMore; ++i) {
-    const MutableBytes room = MutableBytes(rooms[i]).subspan(i % 7);
-    const std::size_t first = 1 + (i * 7919) % kValue;
-    pieces.push_back({room.first(first), room.subspan(first, 0), room.subspan(first)});
-  }
-  for (std::uint64_t i = 0; i < kMore; ++i) items.push_back({names[i], pieces[i]});
-  const auto results = client_->get_into(items);
-  ASSERT_TRUE(results) << words(results);
-  for (std::uint64_t i = 0; i < kMore; ++i) {
-    ASSERT_EQ((*results)[i].code, Code::kOk) << (*results)[i].message;
-    ASSERT_EQ((*results)[i].size, kValue + i);
-    const ConstBytes room = ConstBytes(rooms[i]).subspan(i % 7);
-    ASSERT_TRUE(same(room.first(kValue + i), make_value(i, kValue + i))) << i;
-  }
+  get_all_into_odd_pieces();
   EXPECT_GT(direct(), 100);
   EXPECT_EQ(restored(), 0);
 }
